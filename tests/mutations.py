@@ -216,9 +216,9 @@ MUTATIONS = {
     ),
     # A simulated engine
     "prefix_of_all": Mutation(
-        "jaxroof/scheduler/admission.py",
-        "(candidate.target - 1) // engine.size",
-        "candidate.target // engine.size",
+        "jaxroof/scheduler/prefixes.py",
+        "jnp.minimum(cached_blocks, (target - 1) // engine.size)",
+        "jnp.minimum(cached_blocks, target // engine.size)",
         "jaxroof/test_serving.py",
     ),
     "next_block": Mutation(

@@ -1,7 +1,7 @@
 """The question of a served stream: percentiles of latencies, throughput, goodput, use of the engine, cost."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from jaxroof.batch import STATUSES, Policy, Served, Timeline, Traffic
 from jaxroof.jobs.economics import throughput
@@ -89,7 +89,11 @@ class Service:
 
 
 def serving_metrics(
-    served: Served, timeline: Timeline, traffic: Traffic, blocks: Scalar, objective: Objective
+    served: Served,
+    timeline: Timeline | Sequence[Timeline],
+    traffic: Traffic,
+    blocks: Scalar | Sequence[Scalar],
+    objective: Objective,
 ) -> dict[str, Array]:
     """Metrics of one simulation, shapes (); s, requests, tokens and shares.
 
@@ -100,9 +104,12 @@ def serving_metrics(
     Differentiable in every time: percentiles have the gradient of the requests that they lie between.
 
     Args:
-      blocks: of KV cache.
+      timeline: of the engine, or of each of several that serve the requests together.
+      blocks: of KV cache, or of each engine's.
     """
-    served, timeline, traffic, blocks, objective = at_hand((served, timeline, traffic, blocks, objective))
+    timelines = (timeline,) if isinstance(timeline, Timeline) else tuple(timeline)
+    each_blocks = (blocks,) if isinstance(timeline, Timeline) else tuple(blocks)
+    served, timelines, traffic, each_blocks, objective = at_hand((served, timelines, traffic, each_blocks, objective))
     done = served.status == STATUSES.index("finished")
     osl = jnp.asarray(traffic.osl, dtype=float)
     several = done & (osl > 1.5)
@@ -110,7 +117,7 @@ def serving_metrics(
     # TPOT is not defined for a single token; 1 keeps the quotient finite.
     tpot = (served.finish - served.first_token) / jnp.where(several, osl - 1.0, 1.0)
     # Gaps between tokens are weighted by the sequences that saw them.
-    gaps, tokens = token_gaps(timeline)
+    gaps, tokens = (jnp.concatenate(parts) for parts in zip(*map(token_gaps, timelines), strict=True))
     metrics: dict[str, Scalar] = {}
     for name, values, weights in (
         ("ttft", ttft, done.astype(float)),
@@ -145,7 +152,7 @@ def serving_metrics(
         **{name: _count(served.status == code) for code, name in enumerate(STATUSES[:-1])},
         "preemptions": jnp.sum(served.preemptions.astype(float)),
         "cached_share": jnp.sum(jnp.where(done, served.cached.astype(float), 0.0)) / jnp.maximum(prompts, 1.0),
-        **_engine_metrics(timeline, blocks, span),
+        **_engine_metrics(timelines, each_blocks, span),
     }
 
 
@@ -210,20 +217,25 @@ def steady_rate(served: Served, sent: Array, done: Array, waits: Scalar, open_lo
     return rate
 
 
-def _engine_metrics(timeline: Timeline, blocks: Scalar, span: Scalar) -> dict[str, Array]:
-    """Use of the engine, its batch and its cache; means are over the time in which it works."""
-    busy = jnp.where(timeline.steps > 0, timeline.duration, 0.0)
+def _engine_metrics(timelines: Sequence[Timeline], blocks: Sequence[Scalar], span: Scalar) -> dict[str, Array]:
+    """Use of the engines, their batches and caches; means are over the time in which they work."""
+
+    def all_of(parts: Iterable[Array]) -> Array:
+        return jnp.concatenate(list(parts))
+
+    busy = all_of(jnp.where(one.steps > 0, one.duration, 0.0) for one in timelines)
     working = jnp.sum(busy)
     some = jnp.maximum(working, 1e-30)
-    batch = timeline.decoding.astype(float)
-    used = timeline.blocks.astype(float) / jnp.where(blocks > 0.0, blocks, 1.0)
+    batch = all_of(one.decoding.astype(float) for one in timelines)
+    shares = zip(timelines, blocks, strict=True)
+    used = all_of(one.blocks.astype(float) / jnp.where(there > 0.0, there, 1.0) for one, there in shares)
     return {
-        "utilization": working / span,
+        "utilization": working / (span * len(timelines)),
         "batch_mean": jnp.sum(busy * batch) / some,
         "batch_max": jnp.max(batch),
         "kv_use_mean": jnp.sum(busy * used) / some,
         "kv_use_max": jnp.max(used),
-        "engine_steps": jnp.sum(timeline.steps.astype(float)),
+        "engine_steps": jnp.sum(all_of(one.steps.astype(float) for one in timelines)),
     }
 
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
-from jaxroof.numerics.struct import Array
+from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.blocks import begins_block, counted
 from jaxroof.scheduler.drafts import drafted, missing_of_returned
 from jaxroof.scheduler.engine import Engine, osl_of
@@ -35,6 +35,7 @@ class Admission(NamedTuple):
     hit: Array  # tokens of its prompt that are in the cache
     produced: Array  # request whose prompt is complete or that is back from host memory
     last: Array  # decode count at which it ends
+    loaded: Array | None = None  # tokens of the hit that come from every tier, shape [tiers]; None: there are none
 
 
 class AdmissionCandidate(NamedTuple):
@@ -116,6 +117,7 @@ def admitted(engine: Engine, state: State, need: Array, allowed: Array) -> Admis
         hit=jnp.where(candidate.under_way, 0, place.hit * engine.size),
         produced=jnp.where(work.decodes, candidate.request, -1),
         last=work.end,
+        loaded=_loaded(engine, place, work),
     )
 
 
@@ -250,9 +252,15 @@ def _after(
     """The state after the candidate has got its work."""
     cuts_chain = room.cuts_chain & work.enters
     freed = jnp.where(cuts_chain, place.beyond, 0)
+    groups = None if state.groups is None else state.groups.entered(place, state.event, work.enters, cuts_chain)
+    loading = state.loading
+    if engine.tiers is not None and loading is not None:
+        groups = groups.written(engine, place.path, place.chained, work.enters)  # type: ignore[union-attr]
+        begins = work.enters & work.computes
+        loading = loading + jnp.where(begins, given(place.load_time, "s of loads"), 0.0)
     return state._replace(
         slots=_slots_after(state, candidate, place, room, work),
-        groups=None if state.groups is None else state.groups.entered(place, state.event, work.enters, cuts_chain),
+        groups=groups,
         waiting=state.waiting.popped(candidate.request, work.takes & ~candidate.holds_slot),
         step=_step_after(state.step, share, work, need + room.starts * whole(work.returns)),
         running=state.running + whole(work.returns),
@@ -268,7 +276,15 @@ def _after(
         admissions=state.admissions + whole(work.enters),
         event=state.event + whole(work.enters),
         moved=state.moved + jnp.where(work.returns, candidate.target, 0),
+        loading=loading,
     )
+
+
+def _loaded(engine: Engine, place: Place, work: Work) -> Array | None:
+    """Tokens that come from every tier for a prompt that begins, shape [tiers]."""
+    if place.loads is None:
+        return None
+    return jnp.where(work.enters & work.computes, place.loads * engine.size, 0)
 
 
 def _slots_after(state: State, candidate: AdmissionCandidate, place: Place, room: Room, work: Work) -> Slots:

@@ -79,7 +79,7 @@ def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
     """The state after these steps, and the s that they have taken, with cache that is moved before them."""
     step = state.step
     # Swapping moves cache over the host link before the step runs.
-    worked = taken.duration + swap_time(engine, state)
+    worked = step_time(engine, state, taken.duration)
     slots, offset, blocks = _decoded(engine, state, taken)
     nothing = NOTHING._replace(encodes=None if step.encodes is None else 0)
     return state._replace(
@@ -96,6 +96,7 @@ def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
         moved=jnp.zeros_like(state.moved),
         preempted=jnp.zeros_like(state.preempted),
         gate=state.gate & taken.prompts,
+        loading=None if state.loading is None else jnp.zeros_like(state.loading),
     ), worked
 
 
@@ -113,6 +114,19 @@ def _decoded(engine: Engine, state: State, taken: Steps) -> tuple[Slots, Array, 
 def swap_time(engine: Engine, state: State) -> Array:
     """s that cache takes to or from host memory before the coming step."""
     return engine.swap_time * state.moved.astype(float)
+
+
+def step_time(engine: Engine, state: State, duration: Array) -> Array:
+    """s of the coming steps with the cache that is moved and loaded for them.
+
+    Args:
+      duration: s of their work.
+    """
+    time = duration + swap_time(engine, state)
+    if state.loading is None:
+        return time
+    # One after the other, or side by side.
+    return time + (state.loading - engine.tiers.overlap * jnp.minimum(duration, state.loading))
 
 
 def planned(

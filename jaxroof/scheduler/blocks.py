@@ -42,7 +42,8 @@ def begun(state: State, engine: Engine, steps: Array) -> Array:
 def lasting(state: State, engine: Engine) -> Array:
     """Decode steps until the free blocks and those of idle prefixes are used up."""
     below, following = state.phases, _following(state, engine)
-    left, each = state.free + state.idle, below[-1]
+    idle = state.idle if engine.tiers is None else jnp.where(engine.tiers.stepwise, 0, state.idle)
+    left, each = state.free + idle, below[-1]
     # Whole cycles first: in `size` steps every sequence begins exactly one block.
     cycles = left // jnp.maximum(each, 1)
     rest = left - cycles * each
@@ -82,11 +83,17 @@ def shortened(engine: Engine, state: State, happens: Array) -> State:
     return state._replace(groups=groups, free=state.free + freed)
 
 
-def evicted(state: State) -> State:
-    """The state with blocks of the idle prefix that was used longest ago given back, as many as are missing."""
+def evicted(state: State, engine: Engine | None = None) -> State:
+    """The state with blocks of the idle prefix that was used longest ago given back, as many as are missing.
+
+    Args:
+      engine: where it has tiers below its cache, they get what it evicts.
+    """
     if state.groups is None:
         return state
-    groups, taken = state.groups.evicted(jnp.maximum(-state.free, 0))
+    missing = jnp.maximum(-state.free, 0)
+    tiers = () if engine is None or engine.tiers is None else (engine,)
+    groups, taken = state.groups.evicted(missing, *tiers)
     return state._replace(groups=groups, free=state.free + taken, idle=state.idle - taken)
 
 

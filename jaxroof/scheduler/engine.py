@@ -1,6 +1,6 @@
 """Constants of a simulation: the policy in whole numbers, the cache, and the requests in their order."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jaxroof.batch import ORDERS, Encode, Policy, Traffic
 from jaxroof.numerics.arrays import entry, jnp
@@ -54,6 +54,7 @@ class Engine(NamedTuple):
     path: Array | None = None  # nodes of the prefix tree, from the root on, -1: none, shape [requests, depth]
     starts: Array | None = None  # blocks of the prompt at which they begin, shape [requests, depth]
     drafts: Drafts | None = None  # None: nothing is drafted
+    tiers: Any = None  # numbers of the tiers below the cache, `service.tiers.TierRules`; None: there are none
 
 
 class Run(NamedTuple):

@@ -17,6 +17,8 @@ class Place(NamedTuple):
     idle: Array  # blocks of them that nobody uses before
     beyond: Array  # blocks of the chains that are not its own
     path: Any  # the chains: a group, or None
+    loads: Array | None = None  # blocks of the hit that come from every tier, shape [tiers]; None: there are none
+    load_time: Array | None = None  # s that they take, float
 
 
 def no_place() -> Place:

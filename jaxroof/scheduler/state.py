@@ -1,13 +1,9 @@
 """State of the simulator between two iterations, and the arithmetic of its clock, slots and blocks."""
 
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array, Scalar
-
-if TYPE_CHECKING:
-    from jaxroof.scheduler.prefixes import PrefixGroups
-    from jaxroof.scheduler.queues import Waiting
 
 T = TypeVar("T")
 
@@ -68,8 +64,8 @@ class State(NamedTuple):
     clock: Clock
     count: Array  # hides tuple.count; decode steps so far
     slots: Slots
-    groups: "PrefixGroups | None"
-    waiting: "Waiting"
+    groups: Any  # prefixes in the cache: `PrefixGroups`, or those of several engines; None: nothing is shared
+    waiting: Any  # the queue: `Waiting`, or one of several engines
     step: Step
     running: Array  # sequences that decode
     offset: Array  # sum over them of total tokens - end: their context is offset + running * count
@@ -90,6 +86,7 @@ class State(NamedTuple):
     padding: Array  # ended sequences that a static batch still computes
     padded: Array  # their context, tokens
     parked: Array | None = None  # sequences whose cache is on its way; None: there are none
+    loading: Array | None = None  # s of cache from tiers for prompts of the coming step; None: there are no tiers
 
 
 def is_empty(end: Array) -> Array:

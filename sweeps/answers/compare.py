@@ -219,7 +219,8 @@ def _better_estimates(comparison: Comparison, shown: Sequence[Row]) -> list[str]
     )
     if other >= value:
         return []
-    why = "pools are not simulated" if estimated[0].prefill is not None else "it was not simulated"
+    pools = estimated[0].prefill is not None
+    why = "its pools kept the limits at no load that was simulated" if pools else "it was not simulated"
     rank = shown.index(estimated[0]) + 1
     figure = finite_text(comparison.metric, estimated[0].metrics[comparison.metric])
     return [

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
+from jaxroof.deployment import DEGREES, Deployment, degree
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES
 from sweeps.answers import tables
 from sweeps.answers.shared import case_record
@@ -43,6 +44,8 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     out = tables.console()
     out.print(tables.heading(case, simulation.load.text, simulation.spec.overrides))
     out.print(f"policy of {case.engine.name}: {policy_text(simulation.policy)}")
+    for line in service_lines(simulation):
+        out.print(line)
     out.print(f"source  {simulation.load.stream.source}", end="\n\n")
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
     latencies = tables.table("latency", *columns, "meaning", numbers=columns)
@@ -77,6 +80,58 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
         out, "note", (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
     )
     tables.print_lines(out, "file", files)
+
+
+def service_lines(simulation: Simulation) -> list[str]:
+    """The way of requests to replicas in words, where all are simulated."""
+    routes, pool = simulation.routes, simulation.case.scenario.prefill
+    if routes is None:
+        return []
+    weights = f" (prefix {routes.prefix_weight:g}, load {routes.load_weight:g})" if routes.router == "prefix" else ""
+    if pool is None:
+        number = simulation.replicas
+        lines = [f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}"]
+        return lines + tier_lines(simulation)
+    first, then = int(pool.deployment.dp), simulation.replicas
+    sent = "layer by layer" if routes.layerwise else "after the prompt"
+    return [
+        f"pools   prefill {first:,} x {spread_text(pool.deployment)}, decode {then:,} x "
+        f"{spread_text(simulation.case.scenario.deployment)}; the cache is sent {sent}",
+        f"router  {routes.router}{weights} to prefill, {routes.decode_router} to decode",
+        *tier_lines(simulation),
+    ]
+
+
+def tier_shares(simulation: Simulation) -> dict[str, float]:
+    """Share of the prompt tokens that was loaded from every tier of the cache, by its name."""
+    if simulation.places is None or simulation.spec.tiers is None:
+        return {}
+    names = [part.partition("=")[0].strip() for part in simulation.spec.tiers.split(",")]
+    loaded, prompts = np.sum(simulation.places.loaded, axis=0), float(np.sum(simulation.load.stream.isl))
+    return {name: float(tokens) / prompts for name, tokens in zip(names, loaded, strict=True)}
+
+
+def routes_record(simulation: Simulation) -> dict[str, Any]:
+    """The way of requests to replicas as plain data."""
+    routes = simulation.routes
+    names = ("router", "decode_router", "prefix_weight", "load_weight", "seed", "layerwise")
+    shares = tier_shares(simulation)
+    return {name: getattr(routes, name) for name in names} | ({"loaded_shares": shares} if shares else {})
+
+
+def tier_lines(simulation: Simulation) -> list[str]:
+    """Tiers of the cache, and what was loaded from them."""
+    shares = tier_shares(simulation)
+    if not shares:
+        return []
+    parts = [f"{100.0 * share:.1f} % from {name}" for name, share in shares.items()]
+    return [f"tiers   {simulation.spec.tiers}: of the prompt tokens, {', '.join(parts)} were loaded"]
+
+
+def spread_text(deployment: Deployment) -> str:
+    """How one replica is spread over its devices: "tp2 pp4"."""
+    degrees = [(name, degree(getattr(deployment, name))) for name in DEGREES if name != "dp"]
+    return " ".join(f"{name}{value:g}" for name, value in degrees if value != 1.0) or "tp1"
 
 
 def simulated_beyond(simulation: Simulation) -> Beyond:
@@ -122,6 +177,7 @@ def record(simulation: Simulation) -> dict[str, Any]:
         },
         "requests": len(simulation.load.stream),
         "replicas": simulation.replicas,
+        **({} if simulation.routes is None else {"routes": routes_record(simulation)}),
         "slo": limits(simulation.objective),
         "nearest": None if near is None else {**dataclasses.asdict(near), "missed": list(near.missed)},
         "kv_blocks": simulation.blocks,

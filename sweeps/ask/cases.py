@@ -175,7 +175,7 @@ def case_of(
         scenario = with_number(scenario, path, settings.pop(path))
     # Jobs with a second pool or a second model get it before other leaves are set, which may lie in it.
     pool = None
-    if job == "disaggregated":
+    if job == "disaggregated" or prefill:
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
         pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment, asked.prices)
         require_precisions(pool.hardware, entry, pool.pool.deployment)

@@ -70,6 +70,8 @@ OF_REQUESTS = {
     "preempted": lower("1", "times that the request's cache was taken away"),
     "cached": Metric("1", "prompt tokens that the prefix cache had"),
     "request_class": Metric("1", "class of the request, its place in the file of classes"),
+    "replica": Metric("1", "replica that the request was sent to, those for prompts first; -1: none"),
+    "decode_replica": Metric("1", "replica that decodes the request, where another computes its prompt; -1: none"),
 }
 """What is known of every request of a simulation, beside its ttft, tpot and e2e."""
 
@@ -82,6 +84,7 @@ OF_ITERATIONS = {
     "blocks": Metric("1", "KV blocks in use at the iteration's end, those of idle prefixes included"),
     "running": Metric("1", "sequences that were admitted and have not ended, during the iteration"),
     "waiting": Metric("1", "requests that wait in the queue during the iteration"),
+    "engine": Metric("1", "replica whose iteration it is, those for prompts first"),
     "right_drafts": Metric("1", "drafted tokens of the step that are right"),
 }
 """What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""

@@ -8,6 +8,7 @@ import numpy as np
 from hwspaces import formatted
 from jaxroof.batch import STATUSES
 from jaxroof.numerics.struct import Array
+from jaxroof.scheduler.service.outcomes import Places
 from sweeps.data.labels import number
 from sweeps.run.simulated.objective import WORDS, limits, slo_text
 from sweeps.serving.run import Simulation, waiting
@@ -35,7 +36,15 @@ def request_columns(simulation: Simulation) -> dict[str, Array]:
         "preempted": served.preemptions.astype(np.int32),
         "cached": served.cached.astype(np.int32),
         **({} if stream.kind is None else {"request_class": stream.kind.astype(np.int8)}),
+        **({} if simulation.places is None else _places(simulation.places)),
     }
+
+
+def _places(places: Places) -> dict[str, Array]:
+    """Engines of every request, those of a decode pool only where there are some."""
+    own = {"replica": np.asarray(places.first, np.int32)}
+    then = np.asarray(places.then, np.int32)
+    return own | ({"decode_replica": then} if (then >= 0).any() else {})
 
 
 def iteration_columns(simulation: Simulation) -> dict[str, np.ndarray]:
@@ -46,6 +55,8 @@ def iteration_columns(simulation: Simulation) -> dict[str, np.ndarray]:
     if timeline.right is not None:
         counts["right_drafts"] = timeline.right
     times = {"end": timeline.end, "iteration_time": timeline.duration}
+    if simulation.engines is not None:
+        counts["engine"] = simulation.engines
     return times | {name: values.astype(np.int32) for name, values in counts.items()}
 
 
@@ -160,7 +171,8 @@ def binding(simulation: Simulation) -> Binding | None:
     step are kept by neither.
     """
     line, policy, stream = simulation.timeline, simulation.policy, simulation.replica.stream
-    if not len(line.end):
+    # Of several engines, each has its own queue.
+    if not len(line.end) or simulation.engines is not None:
         return None
     there = line.running + waiting(simulation)
     most, wanted = int(np.max(line.running)), int(np.max(there))

@@ -101,13 +101,29 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def _pools(row: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys of the simulation of a row's pools: all replicas of both, and the load of all of them."""
+    prefill = row["prefill"]
+    if not isinstance(prefill, Mapping) or not isinstance(prefill.get("deployment"), Mapping):
+        raise ValueError(f"prefill = {prefill!r} must be a pool: deployment, replicas, hardware")
+    pool = {**prefill["deployment"], "dp": prefill.get("replicas", 1)}
+    if prefill.get("hardware") not in (None, spec.get("hardware")):
+        pool["hardware"] = prefill["hardware"]
+    found: dict[str, Any] = {
+        "deployment": {**(spec.get("deployment") or {}), "dp": row.get("decode_replicas", 1)},
+        "prefill": pool,
+    }
+    # The rate of the row's simulation is of one replica that decodes.
+    return found | ({"rate": _number(row, "load")} if "rate" in spec else {})
+
+
 LARGEST_FILE = 16 * 2**20
 """B of a file of rows."""
 
 MOST_ENTRIES = 500_000
 """Values and keys of a file of rows."""
 
-NAMED = ("deployment", "policy", "overrides")
+NAMED = ("deployment", "policy", "overrides", "prefill")
 """Keys of a simulation that are settings by name."""
 
 LOADS = ({"trace"}, {"rate"}, {"arrivals"}, {"concurrency"})
@@ -152,16 +168,11 @@ def row_spec(row: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
         added to the row's.
 
     Raises:
-      ValueError: one line, for a row with pools of its own for prefill and decode, with the command that prices them.
+      ValueError: one line, for a row of pools that lacks something.
     """
-    if row.get("prefill") is not None:
-        said = f"row {row.get('rank')} is disaggregated: serve simulates one engine"
-        try:
-            command = pool_command(row)
-        except ValueError as error:
-            raise ValueError(f"{said}; {error}") from None
-        raise ValueError(f"{said}; these pools: {command}")
     spec = {name: value for name, value in row["spec"].items() if value is not None}
+    if row.get("prefill") is not None:
+        spec |= _pools(row, spec)
     # A load of the user takes the place of the row's, but a rate beside a trace only stretches it.
     timed = [keys for keys in LOADS if keys & given.keys()]
     if timed and not (timed == [{"rate"}] and "trace" in spec):

@@ -2,18 +2,25 @@
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from hwspaces import hardware, quantity
 from hwspaces.accelerators.prices import charged_devices, server_devices, servers_text
+from hwspaces.quantities.units import is_zero, nearest
 from jaxroof.batch import STATUSES, Policy, Served, Timeline
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import SERVE, Objective, Service, serving_metrics
+from jaxroof.jobs.economics import pooled_economics
+from jaxroof.jobs.scenario import Pool
+from jaxroof.jobs.serve import RATES, SERVE, Objective, Service, serving_metrics
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.scheduler import cache_blocks
+from jaxroof.scheduler.service.outcomes import Places
+from jaxroof.scheduler.service.routing import ROUTERS
+from jaxroof.scheduler.service.tiers import TierRules
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.offered_load import without_output
@@ -22,8 +29,10 @@ from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_priced
+from sweeps.run.simulated.service import Routes, kinds, serviced
 from sweeps.run.simulated.simulation import simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
+from sweeps.run.simulated.tiers import cache_tiers, tier_rules
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,8 +44,9 @@ class Setup:
     policy: Policy
     objective: Objective
     load: Load  # of all replicas
-    replica: Load  # of the one that is simulated
+    replica: Load  # of what is simulated: one replica, or a service of all
     blocks: float  # of KV cache of one replica
+    routes: Routes | None  # how requests come to replicas, where all are simulated
 
     @property
     def engine(self) -> str:
@@ -62,7 +72,7 @@ class Setup:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of the case, the stream and what the simulation leaves out."""
         notes = [*self.case.notes, *self.load.stream.notes]
-        if self.replicas > 1:
+        if self.replicas > 1 and self.routes is None:
             notes.append(
                 f"one of {self.replicas} replicas was simulated, with one request in {self.replicas}: rates are "
                 f"{self.replicas} times its own, counts are of it alone"
@@ -95,13 +105,17 @@ class Simulation(Setup):
 
     served: Served  # what became of its requests, NumPy arrays of shape [requests]
     timeline: Timeline  # what it did, NumPy arrays of shape [iterations], those of no duration left out
-    metrics: dict[str, float]  # rates are of all replicas, counts of the one
+    metrics: dict[str, float]  # rates are of all replicas, counts of what was simulated
     seconds: float  # s that the simulation took, compilation included
     classes: dict[str, dict[str, float]]  # metrics of every class of requests by its name, of the one replica
+    engines: np.ndarray | None  # of a service the engine of every iteration, shape [iterations]
+    places: Places | None  # of a service the engines of every request
 
     @property
     def start(self) -> np.ndarray:
-        """Time at which every iteration begins, in s, shape [iterations]: the end of the one before."""
+        """Time at which every iteration begins, in s, shape [iterations]: of one engine the end of the one before."""
+        if self.engines is not None:
+            return self.timeline.end - self.timeline.duration
         return np.concatenate([np.zeros(1), self.timeline.end])[:-1]
 
     @property
@@ -131,8 +145,11 @@ def setup(asked: ServeSpec) -> Setup:
     policy = chosen_policy(case.engine.words, asked.policy)
     require_prefix_cache(asked.hit_rate, policy)
     require_effect((f"policy.{name}" for name in asked.policy), facts(case.scenario, beside=policy_values(policy)))
-    # One replica is simulated, with its part of the requests.
-    part = given.replica(int(case.scenario.deployment.dp))
+    # One replica is simulated, with its part of the requests; or all of them.
+    routes = routes_of(asked, given)
+    part = given if routes is not None else given.replica(int(case.scenario.deployment.dp))
+    if routes is not None and asked.tiers is not None:
+        routes = dataclasses.replace(routes, tiers=tiers_of(asked, case, policy))
     with precision("float64"):
         blocks = _cache(case, policy)
     return Setup(
@@ -143,7 +160,84 @@ def setup(asked: ServeSpec) -> Setup:
         load=given,
         replica=part,
         blocks=blocks,
+        routes=routes,
     )
+
+
+def routes_of(asked: ServeSpec, given: Load) -> Routes | None:
+    """How requests come to replicas; None where one replica can be simulated on its own.
+
+    Raises:
+      ValueError: one line: a router that there is not, or weights that cannot be.
+    """
+    needed = bool(asked.prefill or asked.tiers) or given.stream.after is not None or given.stream.parent is not None
+    if asked.router is None and not needed:
+        for name in ("decode_router", "router_weights", "whole"):
+            if getattr(asked, name):
+                raise ValueError(f"{name} has no effect without a router or a prefill pool")
+        if asked.tier_rules:
+            raise ValueError("tier_rules has no effect without tiers")
+        return None
+    if not asked.prefill:
+        for name in ("decode_router", "whole"):
+            if getattr(asked, name):
+                raise ValueError(f"{name} has no effect without a prefill pool")
+    weights = {"prefix": 1.0, "load": 1.0} | router_weights(asked.router_weights)
+    return Routes(
+        router=router_named("router", asked.router or "round_robin"),
+        decode_router=router_named("decode_router", asked.decode_router or "least_requests"),
+        prefix_weight=weights["prefix"],
+        load_weight=weights["load"],
+        seed=int(asked.seed) if str(asked.seed).isdigit() else 0,
+        layerwise=not asked.whole,
+    )
+
+
+TIER_WORDS = ("write", "eviction", "overlap", "known")
+"""Words of `tier_rules`."""
+
+
+def tiers_of(asked: ServeSpec, case: Case, policy: Policy) -> TierRules:
+    """Tiers of the cache of every replica, those for prompts first; ValueError, one line, for what cannot be."""
+    scenario, text = case.scenario, str(asked.tiers)
+    if not policy.prefix_caching:
+        raise ValueError(f"tiers = {text!r} has no effect without a prefix cache: policy prefix_caching=0")
+    pools = [(case.hardware, scenario.deployment)]
+    if scenario.prefill is not None:
+        named = asked.prefill.get("hardware")
+        pools.insert(0, (case.hardware if named is None else hardware(named), scenario.prefill.deployment))
+    engines = [
+        each
+        for entry, deployment in pools
+        for each in [cache_tiers(text, entry, scenario.model, deployment, float(policy.block_size))]
+        * int(deployment.dp)
+    ]
+    words: dict[str, Any] = dict(asked.tier_rules)
+    for name, value in words.items():
+        if name not in TIER_WORDS:
+            raise ValueError(f"there is no tier_rules.{name}{nearest(name, TIER_WORDS)}")
+        if name in ("overlap", "known"):
+            words[name] = 0.0 if is_zero(value, "1") else quantity(value, "1", f"tier_rules.{name}")
+    return tier_rules(engines, **words)
+
+
+def router_named(key: str, name: str) -> str:
+    """The name of a router; ValueError, one line, where there is none."""
+    if name not in ROUTERS:
+        names = tuple(ROUTERS)
+        raise ValueError(f"{key} = {name!r} must be {', '.join(names[:-1])} or {names[-1]}{nearest(name, names)}")
+    return name
+
+
+def router_weights(text: str | None) -> dict[str, float]:
+    """Weights of the router `prefix` by name: "prefix=2,load=1"; ValueError, one line, for what is none."""
+    found: dict[str, float] = {}
+    for part in () if text is None else str(text).split(","):
+        name, _, value = part.strip().partition("=")
+        if name not in ("prefix", "load"):
+            raise ValueError(f"router_weights = {text!r}: {name!r} is no weight; prefix and load are")
+        found[name] = quantity(value, "1", f"router_weights: {name}")
+    return found
 
 
 def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda done, requests: None) -> Simulation:
@@ -159,17 +253,23 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     start = time.perf_counter()
     traffic = given.replica.traffic
     scenario, objective = given.scenario, given.replica.objective(given.objective)
+    engines, places, blocks = None, None, given.blocks
     with precision("float64"):
-        # A batch of one: simulations have a leading axis, which is taken off again.
-        together = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], scenario)
-        served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
-        served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
+        if given.routes is None:
+            # A batch of one: simulations have a leading axis, which is taken off again.
+            together = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], scenario)
+            served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
+            served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
+        else:
+            whole = serviced(kinds(scenario), given.routes, progress)
+            served, places, timeline, blocks = whole.served, whole.places, whole.timelines, whole.blocks
     with eager():
 
         def scores(of: Served) -> dict[str, Any]:
-            return serving_metrics(of, timeline, traffic, given.blocks, objective)
+            return serving_metrics(of, timeline, traffic, blocks, objective)
 
-        metrics = {name: float(value) for name, value in SERVE.metrics(scenario, scores(served), {}).items()}
+        found = SERVE.metrics(scenario, _of_one_replica(scores(served), given), {})
+        metrics = {name: float(value) for name, value in _of_pools(given, found).items()}
         # Classes of requests are scored one by one on the same timeline.
         each = of_classes(served, traffic.kind, scores)
     classes = {
@@ -182,17 +282,50 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     elif np.max(given.load.stream.osl) <= 1.0:
         metrics = without_output(metrics, metrics["prompt_tokens_per_second"] / metrics["requests_per_second"])
     seconds = time.perf_counter() - start
-    served, timeline = jax.tree.map(np.asarray, (served, timeline))
-    # Iterations of no duration are room that the simulation did not use.
-    worked = timeline.duration > 0.0
+    served = jax.tree.map(np.asarray, served)
+    if isinstance(timeline, Timeline):
+        # Iterations of no duration are room that the simulation did not use.
+        alone = jax.tree.map(np.asarray, timeline)
+        over_time = jax.tree.map(lambda values: values[alone.duration > 0.0], alone)
+    else:
+        over_time, engines = _merged(timeline)
     return Simulation(
         **{field.name: getattr(given, field.name) for field in dataclasses.fields(given)},
         served=served,
-        timeline=jax.tree.map(lambda values: values[worked], timeline),
+        timeline=over_time,
         metrics=metrics,
         seconds=seconds,
         classes=classes,
+        engines=engines,
+        places=places,
     )
+
+
+def _of_one_replica(scores: dict[str, Any], given: Setup) -> dict[str, Any]:
+    """Metrics in which rates are of one replica, as those of a deployment are worked out from."""
+    if given.routes is None:
+        return scores
+    return scores | {name: scores[name] / given.replicas for name in RATES}
+
+
+def _of_pools(given: Setup, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The metrics, with devices and what tokens cost of both pools where there are two."""
+    scenario = given.scenario
+    if scenario.prefill is None:
+        return found
+    own = Pool(hardware=scenario.hardware, deployment=scenario.deployment, efficiency=scenario.efficiency)
+    # Power and price of one device say nothing of two kinds.
+    left_out = ("tokens_per_joule_at_tdp", "usd_per_million_tokens")
+    metrics = {name: value for name, value in found.items() if name not in left_out}
+    return metrics | pooled_economics((scenario.prefill, own), found["tokens_per_second"])
+
+
+def _merged(timelines: Sequence[Timeline]) -> tuple[Timeline, np.ndarray]:
+    """Iterations of all engines in the order of their ends, and the engine of each."""
+    engines = np.concatenate([np.full(len(one.end), number) for number, one in enumerate(timelines)])
+    together = jax.tree.map(lambda *parts: np.concatenate(parts), *timelines)
+    order = np.argsort(together.end, kind="stable")
+    return jax.tree.map(lambda values: values[order], together), engines[order]
 
 
 def waiting(simulation: Simulation) -> np.ndarray:

@@ -30,7 +30,8 @@ class Case(NamedTuple):
     requests: int
     slots: int
     threads: int = 1
-    what: str = "metrics"  # "metrics", "gradient" of mean and p99 TTFT, or "plain": the simulator of the tests
+    # "metrics", "gradient" of mean and p99 TTFT, "plain": the simulator of the tests, or one of all replicas together
+    what: str = "metrics"
     efficiency: str = "derated"
 
 
@@ -45,6 +46,9 @@ CASES = {
     "learned": Case("64 accelerators, 64 slots, `learned`", 64, 1000, 64, efficiency="learned"),
     "long": Case("one simulation of 10,000 requests, 64 slots", 1, 10_000, 64),
     "memory": Case("64 accelerators, 10,000 requests, 256 slots", 64, 10_000, 256),
+    "service": Case("8 replicas, conversations, prefix router", 8, 1000, 64, what="service"),
+    "pools": Case("3 + 5 replicas in pools, conversations that wait", 8, 1000, 64, what="pools"),
+    "fleet": Case("100 replicas, prompts that begin alike, prefix router", 100, 1000, 64, what="fleet"),
     "gradient": Case("one simulation, gradient of mean and p99 TTFT", 1, 1000, 64, what="gradient"),
 }
 
@@ -97,7 +101,8 @@ def measured(name: str, repeats: int) -> dict:
 
     jax.config.update("jax_enable_x64", True)
     case = CASES[name]
-    run, iterations, per_request = plain(case) if case.what == "plain" else compiled(case)
+    made = {"plain": plain, "service": service, "pools": service, "fleet": service}.get(case.what, compiled)
+    run, iterations, per_request = made(case)
     begun = time.perf_counter()
     run()
     first = time.perf_counter() - begun
@@ -196,6 +201,47 @@ def compiled(case: Case):
     return run, lambda: made[0], lambda: made[0] / case.requests
 
 
+def service(case: Case):
+    """All replicas of one service: `case.simulations` of them, with `case.requests` requests each."""
+    import hwspaces
+    import workloads
+    from jaxroof.batch import Policy
+    from jaxroof.jobs import Scenario
+    from jaxroof.jobs.scenario import Pool
+    from jaxroof.jobs.serve import Service
+    from sweeps.ask.cases import model_deployment
+    from sweeps.run.simulated.service import Routes, kinds, serviced
+    from workloads.streams.stream import traffic
+    from workloads.streams.streams import generated
+
+    entry, replicas, count = workloads.model("Llama-3.1-8B"), case.simulations, case.simulations * case.requests
+    words = {"prefixes": f"groups={20 * replicas},tokens=1024,zipf=1"}
+    if case.what != "fleet":
+        words["sessions"] = f"turns=2..8,think=5,wait={int(case.what == 'pools')}"
+    rate = {"fleet": 8.0, "service": 2.0, "pools": 1.0}[case.what] * replicas
+    lengths = "lognormal:mean=512,sigma=0.6", "lognormal:mean=128,sigma=0.6"
+    requests = traffic(generated(f"poisson:{rate}", *lengths, requests=count, seed=1, **words))
+    policy = Policy(max_sequences=float(case.slots))
+    hardware, constants = hwspaces.hardware("H100-SXM").hardware, hwspaces.efficiency(case.efficiency).efficiency
+    alone = model_deployment(entry, None)
+    pool = Pool(hardware=hardware, deployment=dataclasses.replace(alone, dp=3.0), efficiency=constants)
+    decoding = 5 if case.what == "pools" else replicas
+    scenario = Scenario(
+        hardware=hardware,
+        model=entry.model,
+        deployment=dataclasses.replace(alone, dp=float(decoding)),
+        workload=Service(traffic=requests, policy=policy),
+        efficiency=constants,
+        prefill=pool if case.what == "pools" else None,
+    )
+    made = {}
+
+    def run() -> None:
+        made["found"] = serviced(kinds(scenario), Routes(router="prefix"))
+
+    return run, lambda: made["found"].iterations, lambda: made["found"].iterations / count
+
+
 def plain(case: Case):
     """The tests' simulator with the same prices."""
     import jax
@@ -208,6 +254,7 @@ def plain(case: Case):
     from jaxroof.prices.tables import Limits
     from sweeps.ask.cases import model_deployment
     from tests.oracle.serving import serve
+    from tests.oracle.serving.jobs import Requests
     from workloads.streams.stream import traffic
 
     entry = workloads.model("Llama-3.1-70B")
@@ -237,10 +284,11 @@ def plain(case: Case):
         decoding = (decode.sequences, decode.context) if decode else (0.0, 0.0)
         return priced(*prompt, *decoding, batch.logits, rows or prompt[1] + decoding[0])
 
-    made = {}
+    made, asked = {}, traffic(streams(case))
+    requests = Requests(asked.arrival, asked.isl, asked.osl)
 
     def run() -> None:
-        made["steps"] = len(serve(of, traffic(streams(case)), Policy(max_sequences=float(case.slots)), 10**6).steps)
+        made["steps"] = len(serve(of, requests, Policy(max_sequences=float(case.slots)), 10**6).steps)
 
     return run, lambda: made["steps"], lambda: made["steps"] / case.requests
 

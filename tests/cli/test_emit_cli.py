@@ -1,7 +1,6 @@
 """`jaxroof emit` and `jaxroof serve RESULT.json`: what a saved row starts, what it simulates, and refusals."""
 
 import json
-import shlex
 
 import pytest
 
@@ -99,16 +98,21 @@ def test_flags_replace_what_the_row_says(capsys, result):
     assert found["deployment"]["tp"] == 1.0
 
 
-def test_rows_that_no_engine_serves_alone_are_one_line(capsys, result):
-    assert "row 3 is disaggregated: serve simulates one engine" in refused(capsys, "serve", result, "--row", 3)
+def test_rows_without_engine_settings_are_one_line(capsys, result):
     assert "row 5 has no spec" in refused(capsys, "serve", result, "--row", 5)
-    pair = SPLIT | {"load": 9.3, "batch_mean": 17.2}
+    pair = SPLIT | {"load": 9.3, "prefill": {"replicas": 2}}
     result.write_text(json.dumps({"rows": [pair]}))
-    said = refused(capsys, "serve", result)
-    command = "jaxroof disaggregate --model gpt-oss-120b --hardware H200-SXM --tp 4 --ep 4 --dp 2 --prefill tp=2 "
-    command += "--prefill ep=2 --prefill dp=3 --prefill hardware=H100-SXM --isl 2048 --osl 500 --prompts 4 --batch 18 "
-    assert f"these pools: {command}--rate 9.3\n" in said  # 4 prompts of 2,048 tokens in a step of 8,192
-    found = json.loads(printed(capsys, *shlex.split(said.partition("these pools: jaxroof ")[2]), "--json"))["metrics"]
-    assert (found["prefill_devices"], found["decode_devices"], found["devices"]) == (6.0, 8.0, 14.0)
-    assert "name the file" in refused(capsys, "serve", "--row", 1)
-    assert "--hardware is missing" in refused(capsys, "serve")
+    assert "prefill = {'replicas': 2} must be a pool" in refused(capsys, "serve", result)
+
+
+def test_a_row_of_pools_is_served_by_all_replicas_of_both(capsys, result):
+    result.write_text(json.dumps({"rows": [SPLIT | {"load": 9.3}]}))
+    found = json.loads(printed(capsys, "serve", result, "--requests", 30, "--json"))
+    flags = ("--hardware", "H200-SXM", "--model", "gpt-oss-120b", "--tp", 4, "--ep", 4, "--dp", 2, "--rate", 9.3)
+    flags += ("--isl", 2048, "--osl", 500, "--requests", 30, "--slo", SPLIT["spec"]["slo"], "--engine", "vllm")
+    pool = ("tp=2", "ep=2", "dp=3", "hardware=H100-SXM")
+    policy = [part for name, value in SPLIT["spec"]["policy"].items() for part in ("--policy", f"{name}={value}")]
+    prefill = [part for setting in pool for part in ("--prefill", setting)]
+    by_hand = json.loads(printed(capsys, "serve", *flags, *prefill, *policy, "--json"))
+    assert {**found, "seconds": 0} == {**by_hand, "seconds": 0}
+    assert found["metrics"]["devices"] == 2 * 4 + 3 * 2

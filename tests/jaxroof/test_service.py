@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxroof import quick_options
 from jaxroof.batch import QUEUES, STATUSES, Policy, Traffic
 from jaxroof.numerics.struct import given
 from jaxroof.scheduler.drafts import drafts
@@ -18,6 +19,7 @@ from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
+from jaxroof.scheduler.service.tiers import EVICTIONS, TierRules
 from sweeps.run.precision import precision
 from tests.oracle.serving import Service, serve_service
 from tests.oracle.serving.drafts import Drafts as PlainDrafts
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.xdist_group("services")
 
 ENGINES, REQUESTS, NODES, DEPTH, SLOTS, TURNS = 4, 64, 96, 3, 32, 2
 ITERATIONS = 6000
-SEEDS = range(200)
+SEEDS = range(120)
 COLUMNS = ("arrival", "admitted", "first_token", "finish")
 
 
@@ -75,6 +77,7 @@ def numbers(service: Service) -> dict[str, Any]:
         "delay": np.float64(service.delay),
         "slowness": each(lambda one: one.price.keywords["slowness"]),
         "drafts": None if engines[0].drafts is None else _drafts([given(one.drafts, "drafts") for one in engines]),
+        "tiers": tier_rules(service),
     }
 
 
@@ -83,15 +86,35 @@ def _drafts(each: list[PlainDrafts]) -> Drafts:
     return drafts(*map(np.array, zip(*each, strict=True)))
 
 
-def simulated(services: list[Service], pools: bool) -> list[tuple[Any, Any, Any]]:
+def tier_rules(service: Service) -> TierRules | None:
+    """Numbers of all tiers of all engines."""
+    if not service.engines[0].tiers:
+        return None
+
+    def each(name: str) -> np.ndarray:
+        return np.array([[float(getattr(level, name)) for level in one.tiers] for one in service.engines])
+
+    names = ("capacity", "bandwidth", "latency", "through", "shared")
+    order = [[list(EVICTIONS).index(level.eviction) for level in one.tiers] for one in service.engines]
+    one = np.ones(len(service.engines))
+    return TierRules(
+        **{name: each(name) for name in names},
+        eviction=np.array(order, np.int32),
+        overlap=one * service.overlap,
+        known=one * service.tiers_known,
+    )
+
+
+def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tuple[Any, Any, Any]]:
     """What the compiled simulator makes of services: outcomes, engines and requests that are left."""
-    shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools)
+    shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools, tiers=tiers)
 
     @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
     @jax.vmap
     def run(given: dict[str, Any]) -> tuple[Any, Any, Any]:
         slowness = given["slowness"]
-        words = {name: given[name] for name in ("role", "queue", "routing", "transfer", "delay", "drafts")}
+        names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts")
+        words = {name: given[name] for name in names}
         start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
 
         def prices(engine):
@@ -118,6 +141,9 @@ def difference(service: Service, found: tuple[Any, Any, Any], label: str) -> flo
     np.testing.assert_array_equal(places.then[:count], outcome.decode_engine, err_msg=label)
     np.testing.assert_array_equal(mine.preemptions[:count], outcome.preemptions, err_msg=label)
     np.testing.assert_array_equal(mine.cached[:count], outcome.cached, err_msg=label)
+    if places.loaded.shape[1]:
+        loaded = [row or [0] * places.loaded.shape[1] for row in outcome.loaded]
+        np.testing.assert_array_equal(places.loaded[:count], loaded, err_msg=label)
     assert left == outcome.status.count(STATUSES.index("unfinished")), label
     largest = 0.0
     for name in COLUMNS:
@@ -125,6 +151,36 @@ def difference(service: Service, found: tuple[Any, Any, Any], label: str) -> flo
         np.testing.assert_allclose(one, right, rtol=1e-9, atol=1e-12, err_msg=f"{label}: {name}")
         largest = max(largest, np.nanmax(np.abs(one - right) / np.maximum(np.abs(right), 1e-12), initial=0.0))
     return largest
+
+
+def test_a_gradient_through_pools_is_the_difference():
+    """Mean E2E latency in the time of steps, where no decision changes: reverse mode against 1e-7 both ways."""
+    shape = Shape(ENGINES, SLOTS, 500, nodes=NODES, turns=TURNS, pools=True)
+    given = numbers(case(0, engines=ENGINES, pools=True))
+    words = {name: given[name] for name in ("role", "queue", "routing", "transfer", "delay")}
+
+    def latency(log_time):
+        slowness = jnp.asarray(given["slowness"]) * jnp.exp(log_time)
+        start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
+
+        def prices(engine):
+            def price(batch, rows):
+                device, host = scaled_price(batch, rows, jnp, slowness[engine])
+                return jnp.asarray(device), jnp.asarray(host)
+
+            return price
+
+        served, _ = outcomes(*proceed(prices, start, shape))
+        done = jnp.isfinite(served.finish)
+        return jnp.sum(jnp.where(done, served.finish - served.arrival, 0.0)) / jnp.sum(done.astype(float))
+
+    with precision("float64"):
+        value = jax.jit(latency, compiler_options=dict(quick_options()))
+        slope = jax.jit(jax.grad(latency), compiler_options=dict(quick_options()))(0.0)
+        step = 1e-7
+        difference = (value(step) - value(-step)) / (2.0 * step)
+    assert slope > 0.05
+    np.testing.assert_allclose(slope, difference, rtol=1e-6)
 
 
 @pytest.mark.parametrize("pools", [False, True])

@@ -218,7 +218,7 @@ def test_a_load_that_cannot_be_is_refused_in_one_line(keys, message):
     [
         ({"budget": 5}, "there is no policy.budget; did you mean token_budget"),
         ({"order": "random"}, "policy.order = 'random' must be mixed, prefill_first, decode_first or static"),
-        ({"queue": "lifo"}, "policy.queue = 'lifo' must be fcfs or shortest_first"),
+        ({"queue": "lifo"}, "policy.queue = 'lifo' must be fcfs, shortest_first or priority"),
         ({"token_budget": "0"}, "policy.token_budget = '0' must be a whole number of at least 1"),
         ({"block_size": 1e5}, "policy.block_size = 100000.0 must be a whole number of at least 1 to 4096"),
         ({"chunked": 2}, "policy.chunked = 2 must be 0 or 1"),

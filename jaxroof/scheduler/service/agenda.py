@@ -20,7 +20,7 @@ class Agenda(NamedTuple):
         row = jnp.argmin(self.least)
         column = jnp.argmin(self.times[row])
         request = (row * self.times.shape[1] + column).astype(jnp.int32)
-        return jnp.minimum(request, self.due.high.shape[0] - 1), self.times[row, column]
+        return jnp.minimum(request, self.due.high.shape[0] - 1), jnp.min(self.least)
 
     def at(self, request: Array) -> Clock:
         """Time of a request's delivery, the last one if it has been."""
@@ -59,15 +59,14 @@ class Turns(NamedTuple):
     follower: Array  # the first request that waits for its answer
     sibling: Array  # the next one that waits for the same answer
     pause: Array  # s between that answer and this request
-    most: int  # followers of one request at most
 
 
-def followed(agenda: Agenda, turns: Turns | None, request: Array, time: Clock, happens: Array) -> Agenda:
-    """The agenda after a request was answered: those that waited for it are sent after their pauses."""
+def followed(agenda: Agenda, turns: Turns | None, most: int, request: Array, time: Clock, happens: Array) -> Agenda:
+    """The agenda after a request was answered: those that waited for it, `most` at most, are sent after pauses."""
     if turns is None:
         return agenda
     child = entry(turns.follower, request)
-    for _ in range(turns.most):
+    for _ in range(most):
         sends = happens & (child >= 0)
         inside = jnp.maximum(child, 0)
         then = _later(time, entry(turns.pause, inside))

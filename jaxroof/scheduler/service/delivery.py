@@ -13,7 +13,7 @@ from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.service.agenda import begun_by, followed
 from jaxroof.scheduler.service.handover import DECODE
 from jaxroof.scheduler.service.routing import View, chosen
-from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, engine_at
+from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, Shape, engine_at
 from jaxroof.scheduler.state import Clock, blocks_of, pick, plus, since, whole
 
 
@@ -28,7 +28,7 @@ class Delivered(NamedTuple):
     rejected: Array  # bool: the queue is full
 
 
-def delivered(service: Service, like: Own, state: ServiceState) -> Delivered:
+def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
     """The service after the first delivery that is due, if one is."""
     request, time = state.agenda.first()
     current = jnp.maximum(state.current, 0)
@@ -54,12 +54,12 @@ def delivered(service: Service, like: Own, state: ServiceState) -> Delivered:
 
     # 2. Whether it takes the request.
     of = engine_at(service, engine, None)
-    own: Own = state.own.at(engine, like)
+    own: Own = state.own.at(engine, like, state.left >= 0)
     needed = total if of.single is None else jnp.where(of.single, isl + 1, total)
     refused = blocks_of(needed, of.size) > of.blocks
     if handed is not None:
         anywhere = jnp.any((service.role == DECODE) & (blocks_of(total, engines.size) <= engines.blocks))
-        refused = (refused | (of.single & (osl > 1) & ~anywhere)) & ~handed  # type: ignore[operator]
+        refused = (refused | (of.single & (osl > 1) & ~anywhere)) & ~handed
     refused = happens & refused
     full = state.lines.count[engine].astype(float) >= of.most_waiting
     full = full if handed is None else full & ~handed
@@ -77,7 +77,7 @@ def delivered(service: Service, like: Own, state: ServiceState) -> Delivered:
     kind = jnp.int32(0) if handed is None else whole(handed)
     agenda = state.agenda.done(request, happens)
     answered = refused | rejected
-    agenda = followed(agenda, service.turns, request, clock, answered)
+    agenda = followed(agenda, service.turns, shape.turns, request, clock, answered)
     agenda, clients = begun_by(agenda, state.clients, request, clock, answered)
     state = state._replace(
         lines=lines,
@@ -133,7 +133,7 @@ def _view(service: Service, state: ServiceState, request: Array, handed: Array |
     hit, group = jnp.zeros_like(known.requests), jnp.int32(-1)
     if state.tree is not None:
         path = state.tree.path_of(engines._replace(caching=jnp.asarray(True)), request)
-        cached = jnp.minimum(state.tree.known(path), entry(engines.shared, request) // engines.size)
+        cached = jnp.minimum(state.tree.known(path, engines.tiers), entry(engines.shared, request) // engines.size)
         blocks = jnp.minimum(cached, (isl - 1) // engines.size)
         hit = jnp.where(engines.caching, blocks * engines.size, 0)
         group = _last(path.nodes)

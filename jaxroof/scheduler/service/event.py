@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array, given
 from jaxroof.prices.prices import Price
-from jaxroof.scheduler.advance import Steps, after, planned, swap_time
+from jaxroof.scheduler.advance import Steps, after, planned, step_time
 from jaxroof.scheduler.arriving import completed
 from jaxroof.scheduler.blocks import evicted
 from jaxroof.scheduler.engine import Engine
@@ -21,6 +21,7 @@ from jaxroof.scheduler.service.agenda import begun_by, followed
 from jaxroof.scheduler.service.delivery import delivered
 from jaxroof.scheduler.service.handover import DECODE, Acceptance, accepted, arrival, arrived, next_ready
 from jaxroof.scheduler.service.lines import Line
+from jaxroof.scheduler.service.packing import apart
 from jaxroof.scheduler.service.service import Own, Service, ServiceState, Shape, engine_at, scalars
 from jaxroof.scheduler.service.tree import PrefixTree
 from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, total_of, whole
@@ -53,6 +54,7 @@ class Happening(NamedTuple):
     to: Array
     refused: Array  # bool: it is too long
     rejected: Array  # bool: the queue was full
+    loaded: tuple[Array, ...]  # tokens of `hit` that come from every tier
     right: Array | None = None  # drafts in `steps` that were right; None: nothing is drafted
 
 
@@ -70,10 +72,10 @@ def happened(
     """
     images = service.engines.encode is not None
     nobody = jnp.int32(-1)
-    like = scalars(shape.pools, images)
+    like = scalars(shape.pools, images, tiers=bool(shape.tiers))
 
     # 1. A delivery, if one is due before the next instant of an engine.
-    come = delivered(service, like, state)
+    come = delivered(service, shape, like, state)
     state = come.state
 
     # 2. The engine whose instant is next, and its steps since the last one.
@@ -81,11 +83,13 @@ def happened(
     until = Clock(*(part[engine] for part in state.until))
     _, due = state.agenda.first()
     allowed = jnp.isfinite(until.high) & ~(due < until.high)
-    own: Own = state.own.at(engine, like)
+    always = state.left >= 0
+    own: Own = state.own.at(engine, like, always)
     of = engine_at(service, engine, own.state.parked)
+    slots, phases = apart((_row(state.slots, engine), state.phases[engine]), always)
     one = own.state._replace(
-        slots=_row(state.slots, engine),
-        phases=state.phases[engine],
+        slots=slots,
+        phases=phases,
         groups=None if state.tree is None else state.tree._replace(engine=engine),
         waiting=state.lines.of(
             engine, state.agenda.due, jnp.asarray(True) if of.single is None else service.role[engine] != DECODE
@@ -99,17 +103,17 @@ def happened(
     right = None if of.drafts is None else total_of(ends - one.slots.end)
 
     # 3. Ends, one at a time.
-    owing = one.free < 0
-    one = evicted(one)
+    owing = _owing(of, one)
+    one = evicted(one, of)
     fresh = (one.step.prompt == 0) & ~owing & allowed
     parked = one.slots.end
     one, ended = completed(of, one, fresh)
     one = _waiting_to_be_sent(one, parked)
     stays = jnp.asarray(False) if of.single is None else ended.happened & of.single & (entry(of.osl, ended.request) > 1)
     over = ended.happened & ~stays
-    state = _ended(service, state, engine, one, ended.request, over, stays)
+    state = _ended(service, shape.turns, state, engine, one, ended.request, over, stays)
     _, due = state.agenda.first()
-    coming, opened = due <= until.high, fresh & ~ended.more
+    coming, opened = due <= until.high, _settled(of, one, fresh & ~ended.more)
     begun = begins | ~state.admitting
     one = one._replace(gate=one.gate | (opened & begun & (one.running == 0) & (one.progress < 0)))
 
@@ -117,7 +121,8 @@ def happened(
     settled, soonest = opened & ~coming, ended.next_end
     if shape.pools:
         joined = arrived(of, one, until.high, settled & begun)
-        one, settled = joined.state, settled & ~joined.more
+        one = joined.state
+        settled = _settled(of, one, settled & ~joined.more)
         of, soonest = engine_at(service, engine, one.parked), next_end(one.slots.end)
     # Where prompts have work already, the instant goes on from there.
     settled = settled | (allowed & ~owing & (one.step.prompt > 0))
@@ -125,11 +130,12 @@ def happened(
     # 5. Room and admissions, of prompts and of caches that were sent for.
     admissions = one.admissions
     decision = decided(of, one, fresh, settled, soonest)
-    one, admission, runs = decision.state, decision.admission, decision.runs
+    one, admission = decision.state, decision.admission
+    runs = _settled(of, one, decision.runs)
     accepted_request, ready = nobody, jnp.zeros((), float)
     if shape.pools:
         first = (one.lost == 0) & (one.progress < 0) & (decision.preempted < 0) & (service.role[engine] == DECODE)
-        line: Line = one.waiting  # type: ignore[assignment]
+        line: Line = one.waiting
         taken = accepted(of, one, line, one.step.need, decision.admits & first)
         state, one, ready = _sent(service, state, taken, engine, until)
         accepted_request = jnp.where(taken.happened, taken.request, nobody)
@@ -182,19 +188,33 @@ def happened(
         to=come.engine,
         refused=come.refused,
         rejected=come.rejected,
+        loaded=() if admission.loaded is None else tuple(admission.loaded),
         right=right,
     )
 
 
+def _owing(engine: Engine, one: State) -> Array:
+    """Whether blocks are missing, of the engine's cache or of a tier below it."""
+    tree: PrefixTree | None = one.groups
+    missing = one.free < 0
+    return missing if tree is None or engine.tiers is None else missing | tree.over(engine)
+
+
+def _settled(engine: Engine, one: State, allowed: Array) -> Array:
+    """Whether what is `allowed` may go on: tiers below the engine's cache give way first."""
+    tree: PrefixTree | None = one.groups
+    return allowed if tree is None or engine.tiers is None else allowed & ~tree.over(engine)
+
+
 def _row(stack: Slots, engine: Array) -> Slots:
     """The slots of one engine."""
-    return Slots(*(None if part is None else part[engine] for part in stack))  # type: ignore[arg-type]
+    return Slots(*(None if part is None else part[engine] for part in stack))
 
 
 def _with_row(stack: Slots, engine: Array, row: Slots) -> Slots:
     """The slots of all engines with those of one."""
     pairs = zip(stack, row, strict=True)
-    return Slots(*(None if part is None else part.at[engine].set(new) for part, new in pairs))  # type: ignore[arg-type]
+    return Slots(*(None if part is None else part.at[engine].set(new) for part, new in pairs))
 
 
 def _scalars(state: State) -> State:
@@ -222,7 +242,14 @@ def _waiting_to_be_sent(one: State, before: Array) -> State:
 
 
 def _ended(
-    service: Service, state: ServiceState, engine: Array, one: State, request: Array, over: Array, stays: Array
+    service: Service,
+    most: int,
+    state: ServiceState,
+    engine: Array,
+    one: State,
+    request: Array,
+    over: Array,
+    stays: Array,
 ) -> ServiceState:
     """The service after a request was answered, or its prompt completed: what follows it is planned."""
     isl = entry(service.engines.isl, request)
@@ -231,7 +258,7 @@ def _ended(
         requests=state.known.requests.at[engine].add(-whole(gone)),
         tokens=state.known.tokens.at[engine].add(-jnp.where(gone, isl, 0)),
     )
-    agenda = followed(state.agenda, service.turns, request, one.clock, over)
+    agenda = followed(state.agenda, service.turns, most, request, one.clock, over)
     agenda, clients = begun_by(agenda, state.clients, request, one.clock, over)
     state = state._replace(known=known, agenda=agenda, clients=clients, left=state.left - whole(over))
     if state.holder is None or state.spent is None:
@@ -255,7 +282,9 @@ def _sent(
     isl = entry(service.engines.isl, request)
     ready = arrival(given(service.transfer, "links"), isl, start, sender, engine, entry(spent, request))
     here = at_slot(one.slots, taken.slot, happens)
-    one = one._replace(slots=one.slots._replace(ready=jnp.where(here, ready, one.slots.ready)))
+    one = one._replace(
+        slots=one.slots._replace(ready=jnp.where(here, ready, given(one.slots.ready, "times of arrival")))
+    )
     # The engine that computed the prompt keeps its blocks until then.
     row = _row(state.slots, sender)
     there = (row.end == PARKED) & (row.request == request) & happens
@@ -276,13 +305,13 @@ def _written(
     state: ServiceState, engine: Array, of: Engine, one: State, before_it: Steps, plan: Steps, runs: Array, works: Array
 ) -> ServiceState:
     """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits."""
-    ends = plus(one.clock, plan.duration + swap_time(of, one))
+    ends = plus(one.clock, step_time(of, one, plan.duration))
     wakes = jnp.asarray(jnp.inf) if one.slots.ready is None else next_ready(one)
     waits = Clock(wakes, jnp.zeros_like(wakes))
     before = Clock(*(part[engine] for part in state.until))
     until = pick(runs, pick(works, ends, waits), before)
-    line: Line = one.waiting  # type: ignore[assignment]
-    tree: PrefixTree | None = one.groups  # type: ignore[assignment]
+    line: Line = one.waiting
+    tree: PrefixTree | None = one.groups
     taken = pick(runs, plan._replace(number=jnp.where(works, plan.number, 0)), before_it)
     return state._replace(
         own=state.own.with_row(engine, Own(_scalars(one), taken)),

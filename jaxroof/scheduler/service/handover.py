@@ -10,7 +10,7 @@ was too short for.
 from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
-from jaxroof.numerics.struct import Array
+from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.blocks import counted
 from jaxroof.scheduler.engine import Engine, osl_of
 from jaxroof.scheduler.service.lines import Line
@@ -64,7 +64,7 @@ def accepted(engine: Engine, state: State, line: Line, need: Array, allowed: Arr
     blocks = blocks_of(jnp.where(engine.reserve, isl + entry(engine.osl, request), isl), engine.size)
     slot, vacant = least_slot(is_empty(state.slots.end))
     available = state.free + state.idle - jnp.where(engine.mixed, need, 0)
-    alone = (state.running + state.parked == 0) & (state.step.finished == 0) & (state.progress < 0)  # type: ignore[operator]
+    alone = (state.running + state.parked == 0) & (state.step.finished == 0) & (state.progress < 0)
     enough = alone | (blocks.astype(float) <= available.astype(float) - engine.spare)
     below_limit = vacant & (state.running + state.step.finished < engine.sequences)
     happens = allowed & (line.count > 0) & enough & below_limit
@@ -82,7 +82,7 @@ def accepted(engine: Engine, state: State, line: Line, need: Array, allowed: Arr
         free=state.free - jnp.where(happens, blocks, 0),
         admissions=state.admissions + whole(happens),
         event=state.event + whole(happens),
-        parked=state.parked + whole(happens),  # type: ignore[operator]
+        parked=state.parked + whole(happens),
     )
     return Acceptance(state, happens, request, slot)
 
@@ -127,7 +127,7 @@ def arrived(engine: Engine, state: State, time: Array, allowed: Array) -> Arrive
         idle=state.idle + idle,
         phases=counted(state.phases, offset, engine.size, whole(joins & ~engine.reserve)),
         event=state.event + whole(happens),
-        parked=state.parked - whole(happens),  # type: ignore[operator]
+        parked=state.parked - whole(happens),
     )
     others = due & ~here
     return Arrived(state, jnp.any(others))
@@ -135,5 +135,5 @@ def arrived(engine: Engine, state: State, time: Array, allowed: Array) -> Arrive
 
 def next_ready(state: State) -> Array:
     """Time in s at which the next cache arrives, infinite where none is on its way."""
-    ready = jnp.where(is_parked(state.slots.end), state.slots.ready, jnp.inf)
-    return jnp.min(ready)
+    ready = given(state.slots.ready, "times of arrival")
+    return jnp.min(jnp.where(is_parked(state.slots.end), ready, jnp.inf))

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
-from jaxroof.numerics.struct import Array
+from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.queues import Next
 from jaxroof.scheduler.state import NEVER, Clock, whole
@@ -71,7 +71,8 @@ class Line(NamedTuple):
             return jnp.clip(self.head, 0, self.lines.link.shape[0] - 1)
         ranks: Array = self.lines.rank[self.lines.kind[self.engine]]  # type: ignore[index]
         rank = jnp.where(self.lines.place == self.engine, ranks, NEVER)
-        number = jnp.where((rank == jnp.min(rank)) & (rank < NEVER), self.lines.number, NEVER)
+        delivered = given(self.lines.number, "numbers of deliveries")
+        number = jnp.where((rank == jnp.min(rank)) & (rank < NEVER), delivered, NEVER)
         return jnp.argmin(number).astype(jnp.int32)
 
     def next_request(self, engine: Engine, clock: Clock) -> Next:

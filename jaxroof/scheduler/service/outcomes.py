@@ -1,4 +1,4 @@
-"""Every request's outcome in a service, and the timeline of every engine, from the records of iterations."""
+"""Every request's outcome in a service, from the records of its iterations."""
 
 from typing import NamedTuple
 
@@ -11,10 +11,11 @@ from jaxroof.scheduler.state import Clock, since
 
 
 class Places(NamedTuple):
-    """Engines that every request was sent to, shape [requests]; -1: to none."""
+    """Engines that every request was sent to, shape [requests]; -1: to none. And the tiers that its cache came from."""
 
     first: Array
     then: Array  # where it decodes, if elsewhere
+    loaded: Array  # tokens of its prompt that came from every tier, shape [requests, tiers]
 
 
 def outcomes(run: ServiceRun, records: Happening) -> tuple[Served, Places]:
@@ -74,7 +75,9 @@ def outcomes(run: ServiceRun, records: Happening) -> tuple[Served, Places]:
     to = jnp.where(came < iterations, records.to[jnp.minimum(came, iterations - 1)], -1)
     again = last(records.delivered)
     then = jnp.where(again > came, records.to[jnp.maximum(again, 0)], -1)
-    return outcome, Places(to, then)
+    tokens = [total(records.admitted, jnp.where(records.admitted >= 0, each, 0)) for each in records.loaded]
+    loaded = jnp.stack(tokens, axis=1) if tokens else jnp.zeros((requests, 0), jnp.int32)
+    return outcome, Places(to, then, loaded)
 
 
 def _next_instants(records: Happening) -> Array:

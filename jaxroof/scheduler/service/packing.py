@@ -1,9 +1,23 @@
 """Scalars of many engines as rows of two arrays: one gather and one write for all of them."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array
+
+T = TypeVar("T")
+
+
+def apart(rows: T, always: Array) -> T:
+    """Rows of arrays that are written later, read once.
+
+    XLA reads rows again wherever they are used, and copies the arrays where that is after they are written; it does not
+    so with what a branch returns.
+
+    Args:
+      always: bool: true, which XLA does not know.
+    """
+    return jax.lax.cond(always, lambda rows: rows, lambda rows: jax.tree.map(jnp.zeros_like, rows), rows)
 
 
 class Rows(NamedTuple):
@@ -12,14 +26,15 @@ class Rows(NamedTuple):
     wholes: Array  # int32, shape [engines, whole numbers and conditions]
     floats: Array  # shape [engines, floats]
 
-    def at(self, engine: Array, like: Any) -> Any:
+    def at(self, engine: Array, like: Any, always: Array) -> Any:
         """The tree of one engine's scalars.
 
         Args:
           like: a tree of this structure and these types.
+          always: as of `apart`.
         """
         leaves, structure = jax.tree.flatten(like)
-        wholes, floats = self.wholes[engine], self.floats[engine]
+        wholes, floats = apart((self.wholes[engine], self.floats[engine]), always)
         found, places = [], [0, 0]
         for leaf in leaves:
             real = jnp.issubdtype(leaf.dtype, jnp.floating)

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 from jaxroof.batch import Policy, Traffic
-from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.advance import NOTHING, Steps
@@ -13,6 +13,7 @@ from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
 from jaxroof.scheduler.service.lines import Lines, empty_lines
 from jaxroof.scheduler.service.packing import Rows, rows
+from jaxroof.scheduler.service.tiers import TierRules
 from jaxroof.scheduler.service.tree import PrefixTree, empty_tree
 from jaxroof.scheduler.state import NEVER, Clock, Slots, State
 
@@ -28,6 +29,7 @@ class Shape:
     nodes: int = 0  # of the prefix tree; 0: no prefix cache
     turns: int = 0  # requests that wait for the same answer at most; 0: none waits
     pools: bool = False  # whether prompts and what follows them have engines of their own
+    tiers: int = 0  # below the engines' caches; with nodes alone
 
 
 class Routing(NamedTuple):
@@ -110,6 +112,7 @@ def begin(
     transfer: Transfer | None = None,
     delay: Scalar = 0.0,
     longest: Scalar = 2.0**30,
+    tiers: TierRules | None = None,
     drafts: Drafts | None = None,
 ) -> ServiceRun:
     """A simulation of a service before its first iteration.
@@ -125,24 +128,28 @@ def begin(
       transfer: None: without pools.
       delay: s between the sending of a request and its delivery.
       longest: decode steps that an iteration may take together.
+      tiers: numbers of `shape.tiers` tiers below the cache, shapes [engines, tiers] and [engines].
       drafts: of every engine, leaves with a leading axis for them; None: nothing is drafted.
     """
     role = jnp.zeros(shape.engines, jnp.int32) if role is None else jnp.asarray(role, jnp.int32)
     even = jnp.ones(shape.engines)
     first = jnp.int32(0)
     routing = Routing(even, 0.0 * even, first, jnp.ones(()), jnp.ones(()), first, first) if routing is None else routing
+    routing, transfer = jax.tree.map(jnp.asarray, (routing, transfer))
     isl, osl = whole(traffic.isl), whole(traffic.osl)
     requests = isl.shape[0]
     delayed = jnp.asarray(delay, float)
     engines = _engines(traffic, policies, whole(blocks), shape, role, delayed, longest, (isl, osl), drafts)
-    turns = None if not shape.turns else _turns(traffic, shape.turns, delayed)
+    if tiers is not None:
+        engines = engines._replace(tiers=_tier_rules(tiers))
+    turns = None if not shape.turns else _turns(traffic, delayed)
     due, clients = _first(traffic, osl, delayed)
 
     no = jnp.asarray(False)
     empty = jnp.zeros((shape.engines, shape.slots), jnp.int32)
     each = jnp.zeros(shape.engines, jnp.int32)
     ends = jnp.full(shape.engines, jnp.inf)
-    own = rows(scalars(shape.pools, traffic.encode is not None, engines.blocks), shape.engines)
+    own = rows(scalars(shape.pools, traffic.encode is not None, engines.blocks, bool(shape.tiers)), shape.engines)
     ranks = None if queue is None else _ranks(traffic, isl)
     kind = None if queue is None else jnp.broadcast_to(jnp.asarray(queue, jnp.int32), (shape.engines,))
     state = ServiceState(
@@ -161,7 +168,7 @@ def begin(
         asleep=jnp.ones(shape.engines, bool),
         lines=empty_lines(shape.engines, requests, ranks, kind),
         known=Known(each, each, each),
-        tree=empty_tree(shape.nodes, shape.engines) if shape.nodes else None,
+        tree=empty_tree(shape.nodes, shape.engines, shape.tiers) if shape.nodes else None,
         agenda=agenda(due),
         clients=clients,
         holder=jnp.full(requests, -1, jnp.int32) if shape.pools else None,
@@ -183,7 +190,7 @@ def _ranks(traffic: Traffic, isl: Array) -> Array:
     return jnp.stack([jnp.zeros_like(isl), isl, priority])
 
 
-def scalars(pools: bool, images: bool, free: Array | None = None) -> Own:
+def scalars(pools: bool, images: bool, free: Array | None = None, tiers: bool = False) -> Own:
     """The scalars of an engine that has nothing to do.
 
     Args:
@@ -196,13 +203,13 @@ def scalars(pools: bool, images: bool, free: Array | None = None) -> Own:
         count=zero,
         slots=None,  # type: ignore[arg-type]
         groups=None,
-        waiting=None,  # type: ignore[arg-type]
+        waiting=None,
         step=step._replace(encodes=zero if images else None),
         running=zero,
         offset=zero,
         free=zero if free is None else free,
         idle=zero,
-        phases=None,  # type: ignore[arg-type]
+        phases=None,
         progress=jnp.int32(-1),
         partial=zero,
         foremost=jnp.int32(-1),
@@ -217,6 +224,7 @@ def scalars(pools: bool, images: bool, free: Array | None = None) -> Own:
         padding=zero,
         padded=zero,
         parked=zero if pools else None,
+        loading=number if tiers else None,
     )
     return Own(state, Steps(no, no, zero, zero, number, number))
 
@@ -225,6 +233,8 @@ def engine_at(service: Service, engine: Array, parked: Array | None) -> Engine:
     """The constants of one engine; parked sequences take of the number that may run."""
     engines = service.engines
     found = {name: _one(getattr(engines, name), engine) for name in SCALARS}
+    if engines.tiers is not None:
+        found["tiers"] = mapped(lambda values: values[engine], engines.tiers)
     if parked is not None:
         found["sequences"] = found["sequences"] - parked
     own = engines.drafts
@@ -283,7 +293,23 @@ def _engines(
     )
 
 
-def _turns(traffic: Traffic, most: int, delay: Array) -> Turns:
+def _tier_rules(tiers: TierRules) -> TierRules:
+    """Numbers of tiers in the types of the simulator."""
+    shared = jnp.asarray(tiers.shared) > 0.5
+    capacity = whole(tiers.capacity)
+    return TierRules(
+        capacity=jnp.where(shared, capacity[:1], capacity),
+        bandwidth=jnp.asarray(tiers.bandwidth, float),
+        latency=jnp.asarray(tiers.latency, float),
+        through=jnp.asarray(tiers.through) > 0.5,
+        shared=shared,
+        eviction=jnp.asarray(tiers.eviction, jnp.int32),
+        overlap=jnp.asarray(tiers.overlap, float),
+        known=jnp.asarray(tiers.known) > 0.5,
+    )
+
+
+def _turns(traffic: Traffic, delay: Array) -> Turns:
     """Followers of every request as lists: its first one, and of each the next one that waits for the same answer."""
     after = jnp.asarray(traffic.after, jnp.int32)
     requests = after.shape[0]
@@ -295,13 +321,12 @@ def _turns(traffic: Traffic, most: int, delay: Array) -> Turns:
     behind = jnp.where(same, jnp.roll(order, -1), -1)
     sibling = jnp.zeros(requests, jnp.int32).at[order].set(behind)
     first = jnp.full(requests, requests, jnp.int32).at[jnp.where(after >= 0, after, requests)].min(places, mode="drop")
-    return Turns(jnp.where(first < requests, first, -1), sibling, jnp.asarray(traffic.pause, float) + delay, most)
+    return Turns(jnp.where(first < requests, first, -1), sibling, jnp.asarray(traffic.pause, float) + delay)
 
 
 def _first(traffic: Traffic, osl: Array, delay: Array) -> tuple[Array, Clients | None]:
     """Times at which requests are delivered as far as they are known, and the clients of a closed loop."""
     requests = osl.shape[0]
-    places = jnp.arange(requests, dtype=jnp.int32)
     roots = jnp.ones(requests, bool) if traffic.after is None else jnp.asarray(traffic.after) < 0
     known = roots & (osl > 0)
     sent = jnp.asarray(traffic.arrival, float) + delay
@@ -310,24 +335,8 @@ def _first(traffic: Traffic, osl: Array, delay: Array) -> tuple[Array, Clients |
     opens = known if traffic.opens is None else known & (jnp.asarray(traffic.opens) > 0.5)
     conversations = jnp.sum(opens, dtype=jnp.int32)
     order = jnp.argsort(~opens, stable=True).astype(jnp.int32)
-    # A conversation ends with the last of its requests in their order.
+    closes = known if traffic.closes is None else jnp.asarray(traffic.closes) > 0.5
     number = jnp.cumsum(opens.astype(jnp.int32)) - 1
-    closes = _last(traffic, places, osl)
     begun = jnp.minimum(whole(traffic.clients), conversations)
     due = jnp.where(opens & (number < begun), sent, jnp.inf)
     return due, Clients(order, closes, conversations, begun, jnp.asarray(traffic.think, float) + delay)
-
-
-def _last(traffic: Traffic, places: Array, osl: Array) -> Array:
-    """Whether each request is the last of its conversation: the one that nobody waits for, of several the latest."""
-    if traffic.after is None:
-        return osl > 0
-    after = jnp.asarray(traffic.after, jnp.int32)
-    requests = after.shape[0]
-
-    # Roots by doubling: a chain of n turns takes log2(n) rounds of pointers to pointers.
-    parent = jnp.where(after >= 0, after, places)
-    for _ in range(max(requests - 1, 1).bit_length()):
-        parent = parent[parent]
-    last = jnp.full(requests, -1, jnp.int32).at[parent].max(jnp.where(osl > 0, places, -1))
-    return (last[parent] == places) & (osl > 0)

@@ -1,6 +1,7 @@
 """Simulation of a service: `lax.scan` over iterations of fixed shape."""
 
 from collections.abc import Callable
+from typing import Any
 
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array
@@ -18,13 +19,20 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
 
     def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array]]:
         state, record = happened(run.service, prices, shape, state)
-        parts = [part for part in record if part is not None]
-        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in parts[FLOATS:]])
-        return state, (jnp.stack(parts[:FLOATS]), wholes)
+        drafted = [] if record.right is None else [record.right]
+        parts: list[Any] = [*record[FLOATS:-2], *record.loaded, *drafted]
+        wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in parts])
+        times: list[Any] = list(record[:FLOATS])
+        return state, (jnp.stack(times), wholes)
 
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=shape.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
-    return run._replace(state=state), Happening(*columns)
+    # Fields of every record, then tokens of every tier, then drafts, where there are some.
+    first, drafted = len(Happening._fields) - 2, run.service.engines.drafts is not None
+    known = dict(zip(Happening._fields, columns[:first], strict=False))
+    loaded = tuple(columns[first:-1] if drafted else columns[first:])
+    record = Happening(**known, loaded=loaded, right=columns[-1] if drafted else None)
+    return run._replace(state=state), record
 
 
 def remaining(run: ServiceRun) -> Array:

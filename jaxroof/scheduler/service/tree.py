@@ -9,13 +9,16 @@ What routers know of an engine's cache is as of the last time at which its set o
 evictions for the tokens of decoding sequences.
 """
 
+import functools
 import math
 from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
-from jaxroof.numerics.struct import Array
+from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.prefixes import Place
+from jaxroof.scheduler.service.packing import apart
+from jaxroof.scheduler.service.tiers import Evicted, TierRules, Tiers, empty_tiers, load_time, loads
 from jaxroof.scheduler.state import NEVER, total_of, whole
 
 
@@ -52,6 +55,7 @@ class PrefixTree(NamedTuple):
     order: Array  # order of eviction, NEVER where a node has nothing to evict, shape [engines, rows, width]
     least: Array  # the least of every row of `order`, shape [engines, rows]
     engine: Array  # the one that looks, shape ()
+    tiers: Tiers | None = None  # below the caches; None: there are none
 
     def path_of(self, engine: Engine, request: Array) -> Path:
         """Nodes of a request that the engine caches."""
@@ -61,10 +65,16 @@ class PrefixTree(NamedTuple):
         spans = jnp.where(last, NEVER, later - starts)
         return Path(jnp.where(engine.caching, nodes, -1), starts, spans)
 
-    def known(self, path: Path) -> Array:
-        """Blocks of the path in the cache of every engine, as far as routers know, shape [engines]."""
+    def known(self, path: Path, rules: TierRules | None) -> Array:
+        """Blocks of the path in the cache of every engine, as far as routers know, shape [engines].
+
+        Args:
+          rules: of the tiers of all engines.
+        """
         nodes = path.inside
         chains = jnp.where(self.evicted_in[nodes] == self.picture[None, :], self.before[nodes], self.chain[nodes])
+        if self.tiers is not None and rules is not None:
+            chains = jnp.maximum(chains, self.tiers.known(rules, nodes, self.picture))
         return _present(path, chains)
 
     def with_picture(self, engine: Array, changed: Array) -> "PrefixTree":
@@ -74,10 +84,12 @@ class PrefixTree(NamedTuple):
     def place(self, engine: Engine, request: Array, isl: Array, target: Array) -> Place:
         """Blocks of a sequence that are in chains: what it finds there, and what a later one will find."""
         path = self.path_of(engine, request)
-        chains, users = self._at(self.chain, path), self._at(self.users, path)
+        chains, users = self._read(self._at(self.chain, path), self._at(self.users, path))
         some = path.nodes[0] >= 0
         # Whole blocks, and never the whole prompt: its last token has to be computed.
-        cached = jnp.minimum(_present(path, chains), entry(engine.shared, request) // engine.size)
+        below = [] if self.tiers is None else self.tiers.chains(engine.tiers, path.inside, self.engine)
+        longest = functools.reduce(jnp.maximum, below, chains)
+        cached = jnp.minimum(_present(path, longest), entry(engine.shared, request) // engine.size)
         hit = jnp.where(some, jnp.minimum(cached, (target - 1) // engine.size), 0)
         keep = jnp.minimum(keep_of(engine, request), isl) // engine.size
         chained = jnp.where(some, jnp.maximum(hit, keep), 0)
@@ -86,7 +98,11 @@ class PrefixTree(NamedTuple):
         # An idle chain is used by nobody, but still cached: taking it costs no block.
         idle = jnp.where(held & (users == 0), chains, 0)
         beyond = jnp.where(held, jnp.maximum(chains - part, 0), 0)
-        return Place(hit, chained, total_of(growth), total_of(idle), total_of(beyond), path)
+        found = Place(hit, chained, total_of(growth), total_of(idle), total_of(beyond), path)
+        if not below:
+            return found
+        loaded = loads(path.part(hit), chains, below)
+        return found._replace(loads=loaded, load_time=load_time(engine.tiers, loaded * engine.size))
 
     def entered(self, place: Place, event: Array, enters: Array, cuts: Array) -> "PrefixTree":
         """The tree after a sequence has taken hold of its nodes, if it `enters`; where it `cuts`, only its own blocks
@@ -109,7 +125,23 @@ class PrefixTree(NamedTuple):
         Returns:
           The tree; blocks that chains have grown by; blocks that nobody uses any more.
         """
-        return self._released(engine, request, chained, keep_of(engine, request) // engine.size, event, ends)
+        keep = keep_of(engine, request) // engine.size
+        tree, growth, idle = self._released(engine, request, chained, keep, event, ends)
+        if self.tiers is not None:
+            tree = tree.written(engine, self.path_of(engine, request), jnp.maximum(chained, keep), ends)
+        return tree, growth, idle
+
+    def written(self, engine: Engine, path: Path, blocks: Array, happens: Array) -> "PrefixTree":
+        """The tree whose tiers were used by an admission or an end of a sequence with so many blocks in chains."""
+        if self.tiers is None:
+            return self
+        (chains,) = self._read(self._at(self.chain, path))
+        tiers = self.tiers.used(engine.tiers, self.engine, path.inside, chains, path.held(blocks) & happens)
+        return self._replace(tiers=tiers)
+
+    def over(self, engine: Engine) -> Array:
+        """Whether a tier below this engine's cache has too many blocks; there are some."""
+        return given(self.tiers, "tiers").over(engine.tiers, self.engine)
 
     def left(
         self, engine: Engine, request: Array, chained: Array, event: Array, leaves: Array
@@ -130,27 +162,43 @@ class PrefixTree(NamedTuple):
             freed = freed + jnp.where(held[depth], chain - shorter, 0)
         return tree, freed
 
-    def evicted(self, missing: Array) -> tuple["PrefixTree", Array]:
-        """The tree without blocks of the node that is first in order, at most `missing`; their number."""
+    def evicted(self, missing: Array, engine: Engine | None = None) -> tuple["PrefixTree", Array]:
+        """The tree without blocks of the node that is first in order, at most `missing`; their number.
+
+        Args:
+          engine: None: there are no tiers. They come first, and get the blocks.
+        """
+        if engine is not None:
+            missing = jnp.where(self.over(engine), 0, missing)
         least = self.least[self.engine]
-        row = jnp.argmin(least).astype(jnp.int32)
+        row, key = jnp.argmin(least).astype(jnp.int32), jnp.min(least)
         places = self.order[self.engine, row]
         column = jnp.argmin(places).astype(jnp.int32)
-        there = (places[column] < NEVER) & (missing > 0)
+        there = (key < NEVER) & (missing > 0)
         node = jnp.minimum(row * places.shape[0] + column, self.chain.shape[0] - 1)
-        chain = self.chain[node, self.engine]
+        chain, known, evicted_in, picture = self._read(
+            self.chain[node, self.engine],
+            self.before[node, self.engine],
+            self.evicted_in[node, self.engine],
+            self.picture[self.engine],
+        )
         taken = jnp.where(there, jnp.minimum(chain, missing), 0)
         gone = there & (chain == taken)
         # Routers go on with what was there before the first eviction of this picture.
-        known = self.evicted_in[node, self.engine] == self.picture[self.engine]
-        before = jnp.where(there & ~known, chain, self.before[node, self.engine])
-        picture = jnp.where(there, self.picture[self.engine], self.evicted_in[node, self.engine])
+        before = jnp.where(there & (evicted_in != picture), chain, known)
+        picture = jnp.where(there, picture, evicted_in)
         tree = self._replace(
             chain=self.chain.at[node, self.engine].set(chain - taken),
             before=self.before.at[node, self.engine].set(before),
             evicted_in=self.evicted_in.at[node, self.engine].set(picture),
         )
-        return tree._ordered(node, jnp.where(gone, NEVER, places[column]), there), taken
+        tree = tree._ordered(node, jnp.where(gone, NEVER, key), there)
+        if engine is not None and self.tiers is not None:
+            depths = engine.path.shape[1]  # type: ignore[union-attr]
+            lost = Evicted(there, node, chain, jnp.mod(key, depths))
+            picture = self.picture[self.engine]
+            tree = tree._replace(tiers=self.tiers.settled(engine.tiers, self.engine, lost, picture, depths))
+        return tree, taken
 
     def _at(self, values: Array, path: Path) -> Array:
         """Values of the path's nodes in this engine, shape [depth]."""
@@ -159,7 +207,12 @@ class PrefixTree(NamedTuple):
     def _one(self, path: Path, depth: int) -> tuple[Array, Array]:
         """Chain and users of one node of a path."""
         node = path.inside[depth]
-        return self.chain[node, self.engine], self.users[node, self.engine]
+        chain, users = self._read(self.chain[node, self.engine], self.users[node, self.engine])
+        return chain, users
+
+    def _read(self, *values: Array) -> tuple[Array, ...]:
+        """Entries of the arrays, read once."""
+        return apart(values, self.engine >= 0)
 
     def _released(
         self, engine: Engine, request: Array, chained: Array, keep: Array, event: Array, leaves: Array
@@ -183,10 +236,10 @@ class PrefixTree(NamedTuple):
     def _set(self, path: Path, depth: int, chain: Array, users: Array, event: Array, happens: Array) -> "PrefixTree":
         """The tree with chain and users of one node, used by this event, if it `happens`."""
         node = path.inside[depth]
-        old, held = self.chain[node, self.engine], self.users[node, self.engine]
+        here = jnp.where(happens, node, self.chain.shape[0])
         tree = self._replace(
-            chain=self.chain.at[node, self.engine].set(jnp.where(happens, chain, old)),
-            users=self.users.at[node, self.engine].set(jnp.where(happens, users, held)),
+            chain=self.chain.at[here, self.engine].set(chain, mode="drop"),
+            users=self.users.at[here, self.engine].set(users, mode="drop"),
         )
         # Of nodes used by the same event the deepest goes first.
         key = event * path.nodes.shape[0] + (path.nodes.shape[0] - 1 - depth)
@@ -226,8 +279,8 @@ def keep_of(engine: Engine, request: Array) -> Array:
     return jnp.where(engine.single, jnp.minimum(keep, entry(engine.isl, request)), keep)
 
 
-def empty_tree(nodes: int, engines: int) -> PrefixTree:
-    """The tree of engines that have nothing in their caches."""
+def empty_tree(nodes: int, engines: int, tiers: int = 0) -> PrefixTree:
+    """The tree of engines that have nothing in their caches, nor in so many tiers below them."""
     # Rows of about the square root: least of a row and least of all rows are found equally fast.
     width = max(2 ** math.ceil(math.log2(max(nodes, 1)) / 2), 1)
     rows = -(-nodes // width)
@@ -242,4 +295,5 @@ def empty_tree(nodes: int, engines: int) -> PrefixTree:
         order,
         jnp.full((engines, rows), NEVER, jnp.int32),
         jnp.int32(0),
+        empty_tiers(tiers, order, nodes) if tiers else None,
     )

@@ -46,6 +46,19 @@ def piece(
     return _program(price, of_used, own, tuple(work), size, short), [read[place] for place in price.used]
 
 
+def prices_of(one: Scenario, tables: StepPrices, size: Size) -> tuple[Straight, list[Any]]:
+    """The price of one engine's steps, and the numbers that it reads.
+
+    Args:
+      one: a scenario whose workload is a `Service`, leaves of shape ().
+      tables: of its prices.
+    """
+    read, structure = jax.tree.flatten(_read(one, tables))
+    shapes = tuple(np.shape(leaf) for leaf in read)
+    price = _price(structure, shapes, limits(size), jax.numpy.result_type(float))
+    return price, [np.asarray(read[place], float) for place in price.used]
+
+
 def _read(one: Scenario, tables: StepPrices) -> tuple[Any, ...]:
     """All that prices of steps may read."""
     place = one.hardware, one.model, one.deployment, one.efficiency

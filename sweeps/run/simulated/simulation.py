@@ -165,7 +165,7 @@ def simulated(
     number = places * np.shape(together.workload.traffic.isl)[-1]
     short = are_short(places, number) if short is None else short
     place = together.hardware, together.model, together.deployment, together.efficiency
-    tables = _tables(place, together.workload, size, places)
+    tables = drafting_tables(place, together.workload, size, places)
     if together.deployment.drafts is not None:  # every step is an iteration
         size = dataclasses.replace(size, iterations=DRAFTING * size.iterations)
     go, read = piece(together, tables, size, varied, short)
@@ -187,7 +187,7 @@ def simulated(
         return with_first_time(found, together.workload.traffic, together.workload.policy), timeline
 
 
-def _tables(place: tuple[Any, ...], work: Any, size: Size, places: int) -> StepPrices:
+def drafting_tables(place: tuple[Any, ...], work: Any, size: Size, places: int) -> StepPrices:
     """Price tables of every simulation, and those of steps in which nothing is drafted where there are some."""
     hardware, model, deployment, efficiency = place
     tables = tables_of((*place, work.traffic.encode), limits(size), places)

@@ -8,12 +8,12 @@ from jaxroof.jobs.serve import SERVE
 from sweeps.ask.cases import Case, case_of
 from sweeps.ask.keys import question_of
 from sweeps.ask.offered_load import OfferedLoad
-from sweeps.ask.words import ServedWords
+from sweeps.ask.words import ServiceWords
 from sweeps.run.simulated.policies import profiled
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ServeSpec(ServedWords, OfferedLoad):
+class ServeSpec(ServiceWords, OfferedLoad):
     """Everything that one simulation depends on, as a user writes it."""
 
     def text(self) -> str:
@@ -34,7 +34,7 @@ class ServeSpec(ServedWords, OfferedLoad):
         Raises:
           ValueError: one line that names what is wrong, its value and what is allowed.
         """
-        found = case_of(SERVE.name, self, {}, check=check)
+        found = case_of(SERVE.name, self, {}, check=check, prefill=self.prefill or None)
         deployment = profiled(found.scenario.deployment, self.policy)
         return dataclasses.replace(found, scenario=dataclasses.replace(found.scenario, deployment=deployment))
 

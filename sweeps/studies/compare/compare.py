@@ -19,6 +19,7 @@ from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.ranking import ascending, default_metric
 from sweeps.studies.compare.rows import Row, missed, ranked_row
 from sweeps.studies.compare.search import HEADROOM, SearchResult, at_once, search
+from sweeps.studies.compare.simulated_pools import simulated_pools
 from sweeps.studies.compare.words import AskedComparison, read
 
 
@@ -64,8 +65,9 @@ def compare(
       node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
       set: any number of accelerators or the deployment, by dotted path.
       simulate: places of every accelerator that are simulated at most; 0: none.
-      disaggregated: whether pools that only prefill or only decode are ranked among them, as estimated; they are left
-        out where classes of requests have limits of their own.
+      disaggregated: whether pools that only prefill or only decode are ranked among them; those are simulated whose
+        estimate is better than all that is simulated; they are left out where classes of requests have limits of their
+        own.
       sort: one of `sweeps.studies.compare.figures.SORTED_BY`; None: US dollars per million tokens where most
         accelerators have prices.
       begun: called with about as many simulations as come; returns what is called with those that are done.
@@ -107,9 +109,13 @@ def _compared(
     # Both passes; rows are made of their arrays, which hold every deployment.
     result = search(asked, metric, wanted.rate, headroom, wanted.simulate, begun)
     rows, infeasible = _rows(asked, result, metric)
+    more = 0  # simulations of pools
     # Pairs of pools are estimated without classes, and with at least one decode step.
     if wanted.disaggregated and not asked.target.classes and not asked.requests.without_output:
-        rows = with_pools(rows, pool_rows(asked, result.first_pass, metric, wanted.rate, headroom), metric)
+        pools = pool_rows(asked, result.first_pass, metric, wanted.rate, headroom)
+        if wanted.simulate:
+            pools, more = simulated_pools(asked, pools, rows, metric, wanted.rate, headroom)
+        rows = with_pools(rows, pools, metric)
     return Comparison(
         question=asked,
         metric=metric,
@@ -121,7 +127,7 @@ def _compared(
         # Fewest and most requests of a simulation over the accelerators; 0 where none was simulated.
         requests=(min(result.requests.values(), default=0), max(result.requests.values(), default=0)),
         places=int(result.wanted.sum()),
-        simulations=result.simulations,
+        simulations=result.simulations + more,
         estimate_seconds=result.estimate_seconds,
         seconds=time.perf_counter() - start,
         arrays=result.arrays,

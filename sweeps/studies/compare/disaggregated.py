@@ -90,7 +90,8 @@ def with_pools(rows: tuple[Row, ...], pools: tuple[Row, ...], metric: str) -> tu
 
 
 def _order(row: Row, metric: str) -> float:
-    return float(ascending(np.array(row.metrics[metric]), metric))
+    # Equal but for rounding is equal.
+    return float(f"{float(ascending(np.array(row.metrics[metric]), metric)):.12g}")
 
 
 def _pairs(question: ServedQuestion, first_pass: FirstPass, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:

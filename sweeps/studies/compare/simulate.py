@@ -78,7 +78,7 @@ class _Search:
     def result(self, target: Target) -> Simulated:
         """What is known in the end."""
         worst = self.failed.get(self.high)
-        return Simulated(self.low, self.high, self.best or worst or {}, _stopped(worst, self.high, target))
+        return Simulated(self.low, self.high, self.best or worst or {}, stopped(worst, self.high, target))
 
 
 def largest_loads(
@@ -145,7 +145,7 @@ def waiting(metrics: Mapping[str, np.ndarray], load: np.ndarray | float) -> np.n
     return longer * load / np.maximum(metrics["finished"], 1.0)
 
 
-def _stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> str:
+def stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> str:
     """What a load misses, in words; "" where none failed."""
     if worst is None:
         return ""

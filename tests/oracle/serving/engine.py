@@ -12,6 +12,7 @@ from collections.abc import Callable
 from jaxroof.batch import ORDERS, Batch, Decode, Encode, Prefill
 from tests.oracle.serving.drafts import Drafts
 from tests.oracle.serving.jobs import FINISHED, REJECTED, Job, Place, Step
+from tests.oracle.serving.tiers import Tiers
 from tests.oracle.serving.tree import Path, Tree, held, present
 
 MIXED, _, DECODE_FIRST, STATIC = range(len(ORDERS))
@@ -39,6 +40,8 @@ class Engine:
         self.mixed = self.order == MIXED
         self.tree = Tree()
         self.picture: dict[int, int] = {}  # blocks of its nodes, as routers know them
+        self.tiers = Tiers((), {})
+        self.overlap, self.tiers_known = 0.0, False  # of loads with compute; to routers
         self.clock, self.q, self.free = 0.0, 0, blocks
         self.next = math.inf  # s, its next instant
         self.idle = True  # no step is under way
@@ -49,6 +52,7 @@ class Engine:
         self.parked: list[Job] = []  # cache that is sent away (prefill), or on its way here (decode)
         self.arrival: Callable[[Job, float], float]  # s at which a cache that is sent for now is here (decode)
         self.gate, self.padded, self.padded_context, self.moved = False, 0, 0, 0
+        self.loading = 0.0  # s of loads from tiers in the coming step
         self.admissions = 0
         self.steps: list[Step] = []
         names = ("preempted", "preempted_partial", "evicted", "swapped_in", "shortened", "parked", "right")
@@ -62,6 +66,7 @@ class Engine:
 
     def complete(self) -> list[Job]:
         """Sequences that end at this instant, in order of admission, or are parked until their cache has gone."""
+        self.tiers.catch_up()
         due = sorted((job for job in self.running if job.end <= self.q), key=lambda job: job.number)
         for job in due:
             assert job.produced == job.osl, "as many tokens as were asked for"
@@ -89,6 +94,7 @@ class Engine:
         assert job.own == needed - job.chained, "blocks of a finished sequence"
         self.free += job.own - self.tree.end(job.path, job.chained, job.keep // self.size)
         job.own, job.holds = 0, False
+        self.tiers.used(self.tree, job.path, max(job.chained, job.keep // self.size))
         self.evict()
 
     # 2. Deliveries and joins.
@@ -130,11 +136,13 @@ class Engine:
 
     def hit(self, job: Job) -> int:
         """Tokens of a prompt in the prefix cache, as of the last time at which the set of its sequences changed."""
-        return min(present(job.path, self.picture), job.shared // self.size, (job.isl - 1) // self.size) * self.size
+        chains = self.tiers.known(job.path, self.picture) if self.tiers_known else self.picture
+        return min(present(job.path, chains), job.shared // self.size, (job.isl - 1) // self.size) * self.size
 
     def changed(self) -> None:
         """Routers learn what is in the cache."""
         self.picture = {index: node.chain for index, node in self.tree.nodes.items()}
+        self.tiers.changed()
 
     # 3. Work.
 
@@ -212,12 +220,12 @@ class Engine:
         self.free += lost
         self.counts["shortened"] += lost
 
-    def evict(self) -> None:
-        """Idle prefixes make up for blocks that are missing."""
-        if self.free < 0:
-            lost = self.tree.evict(-self.free)
-            self.free += lost
-            self.counts["evicted"] += lost
+    def evict(self, late: bool = False) -> None:
+        """Idle prefixes make up for blocks that are missing; in a step they reach the tiers at its end."""
+        while self.free < 0 and (gone := self.tree.evict_one(-self.free)):
+            self.free += gone.blocks
+            self.counts["evicted"] += gone.blocks
+            (self.tiers.late.append if late else lambda each: self.tiers.evicted(*each))(gone[:3])
 
     # 5. Admissions.
 
@@ -243,7 +251,7 @@ class Engine:
                 now = max(now - place.own - place.chained, 0) if self.mixed else 0
                 if not self.fits(place, now):
                     return
-                self.take(job, place)
+                self.take(job, place._replace(loads=()))
                 self.decode(job)
                 self.moved += place.target
                 self.counts["swapped_in"] += 1
@@ -279,11 +287,13 @@ class Engine:
     def place(self, job: Job, target: int) -> Place:
         """What a sequence takes of the cache for `target` tokens."""
         hit = chained = 0
+        loads: tuple[int, ...] = ()
         if job.path:
-            hit = min(self.tree.present(job.path), job.shared // self.size, (target - 1) // self.size)
+            most = min(job.shared // self.size, (target - 1) // self.size)
+            hit, loads = self.tiers.loads(self.tree, job.path, most)
             chained = max(hit, min(job.keep, job.isl) // self.size)
         own = self.ceil(job.total if self.policy.reserve else target) - chained
-        return Place(job.path, target, hit, chained, own, self.tree.growth(job.path, chained))
+        return Place(job.path, target, hit, chained, own, self.tree.growth(job.path, chained), loads)
 
     def fits(self, place: Place, now: int = 0) -> bool:
         """Whether there is a slot and room for one more sequence, with `now` blocks for its decoding in this step."""
@@ -311,6 +321,7 @@ class Engine:
         if job in self.waiting:
             self.waiting.remove(job)
             job.admitted, job.cached = self.clock, place.hit * self.size
+            job.loaded = [blocks * self.size for blocks in place.loads]
         elif job in self.preempted:
             self.preempted.remove(job)
         job.number = self.admissions
@@ -320,6 +331,10 @@ class Engine:
         self.free -= place.own + place.growth
         self.tree.grow(job.path, job.chained)
         self.tree.hold(job.path, job.chained)
+        if place.loads:
+            self.loading += self.tiers.time(place.loads, self.size)
+            self.tiers.counts["loaded"] += sum(place.loads)
+        self.tiers.used(self.tree, job.path, job.chained)
         self.evict()
 
     # 6. The step.
@@ -333,12 +348,13 @@ class Engine:
             begun = self.ahead(job, drafted)
             job.own += begun
             self.free -= begun
-        self.evict()
+        self.evict(late=True)
         batch, rows = self.batch(decoding, drafted)
         self.check()
         device, host = self.price(batch) if rows is None else self.price(batch, rows=rows)
         time = (device + host) + self.policy.swap_time * self.moved
-        self.moved = 0
+        time += self.loading - self.overlap * min(device + host, self.loading)
+        self.moved, self.loading = 0, 0.0
         used, logits = self.blocks - self.free, int(batch.logits)
         end = self.clock + time
         self.steps.append(Step(self.clock, end, self.prompt_tokens, len(decoding), logits, used))

@@ -93,6 +93,7 @@ class Job:
     finish: float = math.nan
     preemptions: int = 0
     cached: int = 0
+    loaded: list[int] = dataclasses.field(default_factory=list)  # tokens of them from every tier
     produced: int = 0  # output tokens so far
     number: int = -1  # of its last admission
     holds: bool = False  # blocks
@@ -117,6 +118,7 @@ class Place(NamedTuple):
     chained: int  # blocks in the prefix tree
     own: int
     growth: int  # blocks that the prefix tree gets
+    loads: tuple[int, ...] = ()  # blocks of the hit that come from every tier
 
 
 def listed(requests: Any) -> list[Request]:

@@ -12,6 +12,7 @@ from tests.oracle.serving.jobs import Requests
 from tests.oracle.serving.random_engines import PLAIN, random_drafts, random_policy, tabulated_price
 from tests.oracle.serving.routers import ROUTERS
 from tests.oracle.serving.service import Server, Service
+from tests.oracle.serving.tiers import EVICTIONS, Level
 
 DEEPEST = 3
 
@@ -31,6 +32,7 @@ def case(
     turns: bool | None = None,
     priority: bool | None = None,
     unlike: bool | None = None,
+    tiers: int = 0,
     drafts: int = 0,
 ) -> Service:
     """A service; the same words give the same one.
@@ -44,6 +46,7 @@ def case(
       turns: whether requests wait for answers; None: in 50 %.
       priority: whether some requests go before others; None: in 25 %.
       unlike: whether engines differ in policy, blocks and speed; None: in 60 %.
+      tiers: how many there are below the caches of engines; all else is the same with any number.
       drafts: tokens per sequence and step at most, another number in every engine; 0: none.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
@@ -58,7 +61,7 @@ def case(
     if drafts:
         of_engines = enumerate(servers)
         servers = [dataclasses.replace(each, drafts=random_drafts(8 * seed + i, drafts)) for i, each in of_engines]
-    return Service(
+    service = Service(
         requests=requests,
         engines=servers,
         router=router or any_router,
@@ -69,6 +72,7 @@ def case(
         transfer_latency=float(rng.choice([0.0, rng.uniform(1e-4, 5e-3)])),
         layers=int(rng.choice([0, 0, 4, 32])),
     )
+    return _with_tiers(service, np.random.Generator(np.random.PCG64([seed, tiers])), tiers) if tiers else service
 
 
 def _roles(rng, count: int, pools: bool) -> list[str]:
@@ -104,6 +108,32 @@ def _servers(rng, requests: Requests, roles: list[str], priority: bool, unlike: 
         servers.append(dataclasses.replace(server, weight=1.0 / slowness, pace=2e-5 * slowness, rate=rate))
     assert all(0 <= server.policy.order < len(ORDERS) for server in servers)
     return servers
+
+
+def _with_tiers(service: Service, rng, count: int) -> Service:
+    """The service with tiers that are often too small, below caches that most engines have."""
+    blocks = [engine.blocks for engine in service.engines]
+    kinds = [
+        {
+            "capacity": int(rng.choice(blocks) * np.exp(rng.uniform(-2.0, 1.0))) + int(rng.random() < 0.5),
+            "through": bool(rng.random() < 0.5),
+            "shared": bool(rng.random() < 0.15 + 0.3 * i),
+            "eviction": str(rng.choice(EVICTIONS, p=[0.75, 0.25])),
+        }
+        for i in range(count)
+    ]
+    engines = []
+    for engine in service.engines:
+        levels = []
+        for kind in kinds:
+            bandwidth = math.inf if rng.random() < 0.1 else float(np.exp(rng.uniform(9.0, 14.0)))
+            latency = float(rng.choice([0.0, rng.uniform(1e-5, 2e-3)]))
+            own = {} if kind["shared"] else {"capacity": max(int(kind["capacity"] * rng.uniform(0.5, 1.5)), 0)}
+            levels.append(Level(bandwidth=bandwidth, latency=latency, **(kind | own)))
+        policy = dataclasses.replace(engine.policy, prefix_caching=float(rng.random() < 0.95))
+        engines.append(dataclasses.replace(engine, policy=policy, tiers=levels))
+    overlap = float(rng.choice([0.0, 1.0, rng.random()]))
+    return dataclasses.replace(service, engines=engines, overlap=overlap, tiers_known=bool(rng.random() < 0.6))
 
 
 # Requests and the tree of their prompts.

@@ -12,6 +12,7 @@ from tests.oracle.serving.engine import DECODE, PREFILL, Engine
 from tests.oracle.serving.jobs import FINISHED, REFUSED, REJECTED, UNFINISHED, Job, Request, Step, job, listed
 from tests.oracle.serving.pools import Transfers
 from tests.oracle.serving.routers import Router, View
+from tests.oracle.serving.tiers import Level, Tier, Tiers
 
 
 @dataclasses.dataclass
@@ -25,6 +26,7 @@ class Server:
     weight: float = 1.0  # relative speed, for routers
     pace: float = 0.0  # s per prompt token, for the router slo
     rate: float = math.inf  # tokens/s of KV cache that it sends or receives
+    tiers: Sequence[Level] = ()  # below its own cache; as many in all engines
     drafts: Drafts | None = None
 
 
@@ -41,6 +43,8 @@ class Service:
     delay: float = 0.0  # s between sending and delivery
     transfer_latency: float = 0.0  # s
     layers: int = 0  # of the model, where a cache is sent layer by layer; 0: it is sent whole
+    overlap: float = 0.0  # of loads from tiers with compute, 0 .. 1
+    tiers_known: bool = False  # to routers
 
 
 @dataclasses.dataclass
@@ -55,7 +59,8 @@ class ServiceOutcome:
     finish: list[float]
     status: list[int]
     preemptions: list[int]
-    cached: list[int]  # tokens found in the prefix cache of the first engine
+    cached: list[int]  # tokens found in the prefix cache of the first engine, or in tiers below it
+    loaded: list[list[int]]  # tokens of them from every tier
     steps: list[list[Step]]  # of every engine
     engine_counts: list[dict[str, int]]
     counts: dict[str, int]  # of all
@@ -86,6 +91,10 @@ class Events:
         self.engines = [
             Engine(each.price, each.policy, each.blocks, role=each.role, drafts=each.drafts) for each in service.engines
         ]
+        common: dict[int, Tier] = {}
+        for engine, each in zip(self.engines, service.engines, strict=True):
+            engine.tiers = Tiers(each.tiers, common)
+            engine.overlap, engine.tiers_known = service.overlap, service.tiers_known
         self.fronts = [i for i, engine in enumerate(self.engines) if engine.role != DECODE]
         self.decodes = [i for i, engine in enumerate(self.engines) if engine.role == DECODE]
         self.router = Router(service.router, service.seed, service.weights)
@@ -187,7 +196,7 @@ class Events:
     # What became of them.
 
     def outcome(self) -> ServiceOutcome:
-        columns: dict[str, list] = {field.name: [] for field in dataclasses.fields(ServiceOutcome)[:9]}
+        columns: dict[str, list] = {field.name: [] for field in dataclasses.fields(ServiceOutcome)[:10]}
         for record in self.records:
             first, last = (record.jobs[0], record.jobs[-1]) if record.jobs else (None, None)
             columns["arrival"].append(record.sent)
@@ -199,11 +208,14 @@ class Events:
             columns["status"].append(record.status)
             columns["preemptions"].append(sum(each.preemptions for each in record.jobs))
             columns["cached"].append(first.cached if first else 0)
+            columns["loaded"].append(first.loaded if first else [])
         each_count = [engine.counts for engine in self.engines]
         counts = {name: sum(counts[name] for counts in each_count) for name in each_count[0] if name != "parked"}
         for name, role in (("parked", PREFILL), ("coming", DECODE)):
             counts[name] = max((engine.counts["parked"] for engine in self.engines if engine.role == role), default=0)
         counts["handed_over"] = self.handed_over
+        for name in ("loaded", "tier_evicted"):
+            counts[name] = sum(engine.tiers.counts[name] for engine in self.engines)
         counts |= {name: columns["status"].count(index) for index, name in enumerate(STATUSES)}
         steps = [engine.steps for engine in self.engines]
         return ServiceOutcome(**columns, steps=steps, engine_counts=each_count, counts=counts)

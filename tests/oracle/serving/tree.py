@@ -64,6 +64,15 @@ def present(path: Path, chains: Mapping[int, int]) -> int:
     return found
 
 
+class Gone(NamedTuple):
+    """Blocks that a node has lost."""
+
+    node: int
+    depth: int
+    before: int  # blocks that it had
+    blocks: int
+
+
 class Tree:
     """The nodes of an engine, and what happened to them."""
 
@@ -132,18 +141,16 @@ class Tree:
                 self.node(part).last = self.events
             self.events += 1
 
-    def evict(self, missing: int) -> int:
-        """Idle nodes lose blocks that are missing: the one touched first before others, the deepest at one event."""
-        lost = 0
-        while lost < missing:
-            idle = [node for node in self.nodes.values() if node.refs == 0 and node.chain > 0]
-            if not idle:
-                break
-            node = min(idle, key=lambda node: (node.last, -node.depth))
-            cut = min(node.chain, missing - lost)
-            node.chain -= cut
-            lost += cut
-        return lost
+    def evict_one(self, missing: int) -> "Gone | None":
+        """An idle node loses blocks that are missing: the one touched first before others, the deepest at one event."""
+        idle = [(node.last, -node.depth, index) for index, node in self.nodes.items() if not node.refs and node.chain]
+        if not idle:
+            return None
+        index = min(idle)[2]
+        node = self.nodes[index]
+        cut = min(node.chain, missing)
+        node.chain -= cut
+        return Gone(index, node.depth, node.chain + cut, cut)
 
     def shorten(self, path: Path, blocks: int) -> int:
         """The nodes that a sequence holds lose what it does not have of them itself; how many blocks they lose."""

@@ -1,0 +1,313 @@
+"""Simulation of a whole service: all replicas of one or two pools, with a router before them, to its end."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxroof.batch import QUEUES, Batch, Decode, Policy, Prefill, Served, Timeline, Traffic, waiting_steps
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.scenario import Pool
+from jaxroof.jobs.splits import transfer_time
+from jaxroof.memory.capacity import layer_count
+from jaxroof.numerics.arrays import eager, jax
+from jaxroof.numerics.struct import given
+from jaxroof.prices.prices import step_prices
+from jaxroof.scheduler import cache_blocks, front_delay
+from jaxroof.scheduler.drafts import drafts, drafts_of
+from jaxroof.scheduler.engine import Drafts
+from jaxroof.scheduler.outcomes import with_first_time
+from jaxroof.scheduler.service.event import Happening
+from jaxroof.scheduler.service.handover import DECODE, PREFILL, WHOLE, Transfer
+from jaxroof.scheduler.service.outcomes import Places, outcomes
+from jaxroof.scheduler.service.routing import ROUTERS
+from jaxroof.scheduler.service.service import Routing, ServiceRun, Shape, begin
+from jaxroof.scheduler.service.simulate import proceed
+from jaxroof.scheduler.service.tiers import TierRules
+from sweeps.run.simulated.engine_timelines import timelines
+from sweeps.run.simulated.lanes import compiled
+from sweeps.run.simulated.pieces import limits, prices_of
+from sweeps.run.simulated.simulation import PIECES, drafting_tables, size_for
+from sweeps.run.simulated.straight import Straight
+
+FEW = 2_000
+"""Requests of a service that ends before its program would be optimised."""
+
+LONGEST_PIECE = 200_000
+"""Iterations between two looks at how far a service is, at most: of each the record takes some 100 B."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Routes:
+    """How requests come to replicas."""
+
+    router: str = "round_robin"
+    decode_router: str = "least_requests"
+    prefix_weight: float = 1.0
+    load_weight: float = 1.0
+    seed: int = 0
+    layerwise: bool = True  # a layer's cache leaves as soon as it is computed
+    tiers: TierRules | None = None  # of every replica's cache, in their order; None: there are none
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class EngineKind:
+    """Replicas that are alike."""
+
+    scenario: Scenario  # whose workload is a `Service` with the requests of all replicas
+    replicas: int
+    role: int  # a position in `ROLES`
+
+
+class Serviced(NamedTuple):
+    """What became of a service."""
+
+    served: Served  # by request, NumPy arrays of shape [requests]
+    places: Places  # engines of every request
+    timelines: list[Timeline]  # of every engine
+    blocks: list[float]  # of KV cache of every engine
+    roles: list[int]  # of every engine
+    iterations: int  # of the simulation
+
+
+def kinds(scenario: Scenario) -> list[EngineKind]:
+    """The replicas of a scenario: those of its prefill pool first, where it has one."""
+    own = dataclasses.replace(scenario, prefill=None)
+    if scenario.prefill is None:
+        return [EngineKind(own, int(scenario.deployment.dp), WHOLE)]
+    pool = scenario.prefill
+    first = dataclasses.replace(own, hardware=pool.hardware, deployment=pool.deployment, efficiency=pool.efficiency)
+    return [
+        EngineKind(first, int(pool.deployment.dp), PREFILL),
+        EngineKind(own, int(scenario.deployment.dp), DECODE),
+    ]
+
+
+def serviced(
+    engines: Sequence[EngineKind],
+    routes: Routes,
+    progress: Callable[[int, int], None] = lambda done, requests: None,
+) -> Serviced:
+    """Serve all requests. Needs JAX's 64-bit mode.
+
+    Args:
+      engines: kinds of replicas, in their order; their workloads are the same.
+      progress: called now and then with the requests that are over and with all.
+
+    Raises:
+      ValueError: one line, where a step takes no finite time.
+    """
+    work = engines[0].scenario.workload
+    traffic, policy = work.traffic, work.policy
+    requests = len(traffic.isl)
+    size = size_for(traffic, policy)
+    with eager():
+        blocks = [float(cache_blocks(*_place(kind.scenario), policy)) for kind in engines]
+    numbers = np.repeat(np.arange(len(engines)), [kind.replicas for kind in engines])
+    priced = [_priced(kind.scenario, size) for kind in engines]
+    shape = Shape(
+        engines=len(numbers),
+        slots=size.slots,
+        iterations=min(max(int(1.25 * requests), 256), LONGEST_PIECE),
+        block=size.block,
+        nodes=0 if not float(policy.prefix_caching) else _nodes(traffic),
+        turns=_most_followers(traffic),
+        pools=any(kind.role == DECODE for kind in engines),
+    )
+    tiers = routes.tiers if shape.nodes else None
+    if tiers is not None:
+        shape = dataclasses.replace(shape, tiers=tiers.capacity.shape[1])
+    run = _begun(shape)(
+        traffic,
+        policy,
+        np.asarray(blocks)[numbers],
+        {
+            "role": np.array([kind.role for kind in engines])[numbers],
+            "queue": None if policy.queue == "fcfs" else np.full(len(numbers), QUEUES.index(policy.queue)),
+            "routing": _routing(engines, priced, numbers, routes, policy),
+            "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
+            "tiers": tiers,
+            "drafts": _drafts(engines, numbers),
+            "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
+        },
+    )
+    drafting = tuple(one.drafts for one in priced)
+    go = _program(tuple(one.price for one in priced), drafting, shape, requests <= FEW)
+    state, records = run.state, []
+    for _ in range(PIECES * max(requests // LONGEST_PIECE, 1)):
+        state, more = go([one.used for one in priced], numbers, run.service, state)
+        records.append(jax.device_get(more))
+        _require_finite(records[-1])
+        left = int(state.left)
+        progress(requests - left, requests)
+        if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0)):
+            break
+    together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
+    with eager():
+        served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
+        served = with_first_time(served, traffic, policy)
+    each = [blocks[number] for number in numbers]
+    roles = [engines[int(number)].role for number in numbers]
+    return Serviced(served, places, timelines(together, len(numbers)), each, roles, len(together.engine))
+
+
+def _drafts(engines: Sequence[EngineKind], numbers: np.ndarray) -> Drafts | None:
+    """What every engine drafts; None where none does."""
+    with eager():
+        each = [drafts_of(kind.scenario.deployment, kind.scenario.workload.policy) for kind in engines]
+        most = max((one.reached.shape[-1] for one in each if one is not None), default=0)
+        if not most:
+            return None
+        # Engines without drafts draft none; of those with fewer positions the others are never right.
+        none = drafts(0.0, np.zeros(most))
+        reached = [np.zeros(most) if one is None else np.pad(one.reached, (0, most - len(one.reached))) for one in each]
+        filled = [
+            (none if one is None else one)._replace(reached=part) for one, part in zip(each, reached, strict=True)
+        ]
+    return jax.tree.map(lambda *parts: np.stack(parts)[numbers], *filled)
+
+
+class Priced(NamedTuple):
+    """Prices of one kind's steps."""
+
+    price: Straight
+    used: list[Any]  # numbers that it reads
+    eager: Callable[[Batch, Any], tuple[Any, Any]]  # the same on NumPy
+    drafts: bool  # whether tokens are drafted
+
+
+def _priced(scenario: Scenario, size: Any) -> Priced:
+    place = scenario.hardware, scenario.model, scenario.deployment, scenario.efficiency
+    stacked = drafting_tables(place, scenario.workload, size, 1)
+    tables = jax.tree.map(lambda leaf: np.asarray(leaf)[0], stacked)
+    price, used = prices_of(scenario, tables, size)
+    policy, encode = scenario.workload.policy, scenario.workload.traffic.encode
+    with eager():
+        beside = policy.acceptance, policy.hidden_host, tables
+        _, on_numpy = step_prices(*place, limits(size), *beside, encode=encode)
+    return Priced(price, used, on_numpy, scenario.deployment.drafts is not None)
+
+
+def _place(scenario: Scenario) -> tuple[Any, Any, Any]:
+    return scenario.hardware, scenario.model, scenario.deployment
+
+
+def _nodes(traffic: Traffic) -> int:
+    """Nodes of the requests' prefix tree, rounded up so that like ones share a program; 0: they share nothing."""
+    known = traffic.group if traffic.path is None else traffic.path
+    if known is None:
+        return 0
+    return -(-int(np.max(known) + 1) // 16) * 16
+
+
+def _most_followers(traffic: Traffic) -> int:
+    """Requests that wait for the same answer, at most."""
+    if traffic.after is None:
+        return 0
+    after = np.asarray(traffic.after)
+    waits = after[after >= 0].astype(np.int64)
+    return int(np.max(np.bincount(waits))) if len(waits) else 0
+
+
+def _routing(
+    engines: Sequence[EngineKind], priced: Sequence[Priced], numbers: np.ndarray, routes: Routes, policy: Policy
+) -> Routing:
+    """Numbers that routers go by: an engine's pace is the time of a full step of prompts over its tokens."""
+    tokens = float(min(policy.token_budget, 8192.0))
+    batch = Batch(
+        prefill=Prefill(sequences=1.0, tokens=tokens, past=0.0),
+        decode=Decode(sequences=0.0, context=0.0),
+        logits=1.0,
+        encode=None,
+    )
+    with eager():
+        pace = np.array([float(sum(one.eager(batch, tokens))) / tokens for one in priced])
+    of = list(ROUTERS).index
+    return Routing(
+        weight=(np.min(pace) / pace)[numbers],
+        pace=pace[numbers],
+        seed=np.int32(routes.seed),
+        prefix=np.float64(routes.prefix_weight),
+        load=np.float64(routes.load_weight),
+        router=np.int32(of(routes.router)),
+        decode_router=np.int32(of(routes.decode_router)),
+    )
+
+
+def _transfer(engines: Sequence[EngineKind], numbers: np.ndarray, routes: Routes, traffic: Traffic) -> Transfer:
+    """Links between the pools: the time of a cache is linear in its tokens."""
+    first, then = (
+        Pool(hardware=kind.scenario.hardware, deployment=kind.scenario.deployment, efficiency=kind.scenario.efficiency)
+        for kind in engines
+    )
+    model = engines[0].scenario.model
+    longest = float(max(np.max(traffic.isl), 2.0))
+    with eager():
+        short, long = (float(transfer_time(first, then, model, tokens)) for tokens in (0.5 * longest, longest))
+        layers = float(layer_count(model)) if routes.layerwise else 0.0
+    each = (long - short) / (0.5 * longest)
+    return Transfer(
+        rate=np.full(len(numbers), 1.0 / each),
+        latency=np.float64(max(long - each * longest, 0.0)),
+        layers=np.float64(layers),
+    )
+
+
+def _delay(
+    engines: Sequence[EngineKind], priced: Priced, traffic: Traffic, policy: Policy, blocks: float
+) -> np.float64:
+    """s between a request and its delivery: as of one replica, with its part of the requests."""
+    first = engines[0]
+    host = first.scenario.efficiency.host.request_time
+    if not waiting_steps(policy) > 0.0:
+        return np.float64(host + policy.front_time)
+    share = float(first.replicas)
+    clients = None if traffic.clients is None else max(float(traffic.clients) / share, 1.0)
+    part = dataclasses.replace(traffic, arrival=np.asarray(traffic.arrival) * share, clients=clients)
+    with eager():
+        return np.float64(front_delay(priced.eager, part, policy, blocks, host))
+
+
+@functools.lru_cache(maxsize=64)
+def _begun(shape: Shape) -> Callable[..., ServiceRun]:
+    def start(traffic: Traffic, policy: Policy, blocks: Any, words: dict[str, Any]) -> ServiceRun:
+        return begin(traffic, policy, blocks, shape, **words)
+
+    return compiled(start)
+
+
+@functools.lru_cache(maxsize=64)
+def _program(prices: tuple[Straight, ...], drafting: tuple[bool, ...], shape: Shape, short: bool) -> Callable[..., Any]:
+    """The program of `shape.iterations` more.
+
+    Args:
+      prices: of steps of every kind of engine.
+      drafting: whether each drafts.
+    """
+
+    def go(used: Sequence[Sequence[Any]], kind: Any, service: Any, state: Any) -> Any:
+        def of_engine(engine: Any) -> Callable[[Batch, Any], tuple[Any, Any]]:
+            def price(batch: Batch, rows: Any) -> tuple[Any, Any]:
+                def of_kind(one: Straight, own: Any, drafts: bool) -> tuple[Any, Any]:
+                    own_decode = given(batch.decode, "decode part of the step")
+                    decode = own_decode if drafts else dataclasses.replace(own_decode, drafted=None)
+                    asked = batch.prefill, decode, batch.logits, batch.encode, rows
+                    device, host = one(own, [jax.numpy.asarray(leaf, float) for leaf in jax.tree.leaves(asked)])
+                    return device, host
+
+                choices = [functools.partial(of_kind, *each) for each in zip(prices, used, drafting, strict=True)]
+                return choices[0]() if len(choices) == 1 else jax.lax.switch(kind[engine], choices)
+
+            return price
+
+        run, records = proceed(of_engine, ServiceRun(service, state), shape)
+        return run.state, records
+
+    return compiled(go, quick=short)
+
+
+def _require_finite(records: Happening) -> None:
+    if not np.isfinite(records.high).all():
+        raise ValueError("the clock of a simulation is not finite: a step takes no finite time")

@@ -1,0 +1,182 @@
+"""Tiers of the KV cache below an engine's own: what they hold, what is loaded from them, and what they evict.
+
+Below an engine's own cache stand tiers in an order: host memory, a local SSD, a remote store. A tier is of one engine
+or shared by all. Of every node of the prefix tree a tier holds the first blocks, its chain, as the engine's cache
+does.
+
+- Use: an admission, and an end, uses every node that the sequence holds then, in every tier.
+- Writing through: a tier that is written through gets at every use what the engine's cache then has of the node, if
+  that is more than it has itself. Of any other tier the blocks come from above: where the engine's cache, or the tier
+  above, evicts the end of a chain, the tier gets the chain as it was before, if that is more than it has itself.
+  Blocks that a sequence gives up because it is alone are not written. Writing takes no time.
+- Eviction: a tier with more blocks than it can hold gives them up before anything else happens in the engine that has
+  written them: the node that is first in the order of eviction loses the blocks that are too many, or all it has.
+  Rounds go over the tiers from the first to the last, one node of each that has too many; the next node of the
+  engine's cache is evicted when no tier has too many. In `lru` order the node goes first that was used or written
+  longest ago, of those used together the deepest; in `fifo` order the one that came first, which use does not change.
+  A tier evicts nodes that a sequence holds in the engine's cache too.
+- Time of evictions for tokens of decoding sequences: they reach the tiers at the end of the step that needs the
+  blocks.
+- Loading: a prompt finds, node by node, the longer of the engine's chain and those of the tiers; its hit is found by
+  the rule of the engine's cache, with these lengths. What the engine lacks of it is loaded, each block from the first
+  tier that has it, and always: also where computing were quicker. Loaded blocks take blocks of the engine's cache as
+  computed ones do. A sequence that comes back from host memory after a swap loads nothing.
+- Time of loading: of each tier latency + tokens / bandwidth, 0 where nothing comes from it; of all tiers and of all
+  prompts that begin in the step the sum. The step takes compute + load - overlap min(compute, load): one after the
+  other with an overlap of 0, side by side with 1.
+- Routers count of the tiers those of the engine alone, if they know of tiers, as of the time at which they know its
+  cache.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from tests.oracle.serving.tree import Path, Tree, held, present, wanted
+
+EVICTIONS = ("lru", "fifo")
+
+
+@dataclasses.dataclass(frozen=True)
+class Level:
+    """Numbers of one tier of one engine."""
+
+    capacity: int  # blocks; of a shared tier those of the first engine count
+    bandwidth: float = math.inf  # tokens/s
+    latency: float = 0.0  # s
+    through: bool = True  # written through
+    shared: bool = False  # by all engines
+    eviction: str = "lru"
+
+
+@dataclasses.dataclass
+class Held:
+    """The blocks of a node in a tier."""
+
+    depth: int
+    chain: int = 0
+    last: int = -1  # use or writing that counts for its eviction
+
+
+class Tier:
+    """What one tier holds."""
+
+    def __init__(self, level: Level):
+        self.level = level
+        self.nodes: dict[int, Held] = {}
+        self.uses = itertools.count()
+
+    def chain(self, node: int) -> int:
+        return self.nodes[node].chain if node in self.nodes else 0
+
+    def put(self, node: int, depth: int, blocks: int, use: int) -> None:
+        """The node has at least so many blocks, and was used."""
+        if not max(blocks, self.chain(node)):
+            return
+        there = self.nodes.setdefault(node, Held(depth))
+        if self.level.eviction == "lru" or not there.chain:
+            there.last = use
+        there.chain = max(there.chain, blocks)
+
+    def evict(self) -> tuple[int, int, int] | None:
+        """One node, if there are too many blocks: its number, its depth and its blocks before."""
+        missing = sum(there.chain for there in self.nodes.values()) - self.level.capacity
+        if missing <= 0:
+            return None
+        some = [(there.last, -there.depth, node) for node, there in self.nodes.items() if there.chain]
+        node = min(some)[2]
+        before = self.nodes[node].chain
+        self.nodes[node].chain -= min(before, missing)
+        return node, self.nodes[node].depth, before
+
+
+class Loads(NamedTuple):
+    """Blocks of a prompt in an engine's cache and below it."""
+
+    hit: int
+    blocks: tuple[int, ...]  # to be loaded from every tier
+
+
+class Tiers:
+    """The tiers of one engine, those that it shares with others among them."""
+
+    def __init__(self, levels: Sequence[Level], common: dict[int, Tier]):
+        self.levels = levels
+        self.tiers = [
+            common.setdefault(i, Tier(level)) if level.shared else Tier(level) for i, level in enumerate(levels)
+        ]
+        self.late: list[tuple[int, int, int]] = []  # nodes that the engine's cache evicts in the step under way
+        self.picture: list[dict[int, int]] = [{} for _ in levels]  # chains as routers know them
+        self.counts = {"loaded": 0, "tier_evicted": 0}
+
+    def used(self, tree: Tree, path: Path, blocks: int) -> None:
+        """An admission or an end uses the nodes that a sequence with so many blocks holds."""
+        for tier in self.tiers:
+            use = next(tier.uses)
+            for part in held(path, blocks):
+                own = tree.node(part).chain if tier.level.through else 0
+                tier.put(part.node, part.depth, own, use)
+        self.settle()
+
+    def evicted(self, node: int, depth: int, before: int) -> None:
+        """The engine's cache has evicted the end of a chain of `before` blocks."""
+        self.write(0, node, depth, before)
+        self.settle()
+
+    def write(self, place: int, node: int, depth: int, blocks: int) -> None:
+        """A tier gets what was evicted above it, unless it was written through."""
+        if place < len(self.tiers) and not self.tiers[place].level.through:
+            tier = self.tiers[place]
+            tier.put(node, depth, blocks, next(tier.uses))
+
+    def settle(self) -> None:
+        """Rounds of evictions until no tier has too many blocks; one round at least."""
+        while True:
+            found = [self.round(place) for place in range(len(self.tiers))]
+            if not any(found):
+                return
+
+    def round(self, place: int) -> bool:
+        gone = self.tiers[place].evict()
+        if gone is not None:
+            self.counts["tier_evicted"] += 1
+            self.write(place + 1, *gone)
+        return gone is not None
+
+    def catch_up(self) -> None:
+        """What was evicted in the last step reaches the tiers."""
+        late, self.late = self.late, []
+        for gone in late:
+            self.evicted(*gone)
+
+    def loads(self, tree: Tree, path: Path, most: int) -> Loads:
+        """What a prompt finds of at most so many blocks, and where."""
+        stores: list[Callable[[int], int]] = [lambda node: tree.nodes[node].chain if node in tree.nodes else 0]
+        stores += [tier.chain for tier in self.tiers]
+        longest = {part.node: max(store(part.node) for store in stores) for part in path}
+        hit = min(present(path, longest), most)
+        blocks = [0] * len(stores)
+        for part, own in zip(path, wanted(path, hit), strict=True):
+            found = 0
+            for i, store in enumerate(stores):
+                more = max(min(store(part.node), own) - found, 0)
+                blocks[i] += more
+                found += more
+            assert found == own
+        return Loads(hit, tuple(blocks[1:]))
+
+    def time(self, blocks: Sequence[int], size: int) -> float:
+        """s in which these blocks of all tiers are loaded."""
+        pairs = zip(self.levels, blocks, strict=True)
+        return sum(level.latency + count * size / level.bandwidth for level, count in pairs if count)
+
+    def known(self, path: Path, chains: dict[int, int]) -> dict[int, int]:
+        """Chains as routers know them, those of the engine's own tiers too."""
+        own = [picture for level, picture in zip(self.levels, self.picture, strict=True) if not level.shared]
+        return {part.node: max(each.get(part.node, 0) for each in (chains, *own)) for part in path}
+
+    def changed(self) -> None:
+        """Routers learn what is in the tiers."""
+        self.picture = [{node: there.chain for node, there in tier.nodes.items()} for tier in self.tiers]
