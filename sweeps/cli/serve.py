@@ -6,8 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.ask.words import ServiceWords
-from sweeps.cli import common
+from sweeps.cli import common, service
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument, write
 from sweeps.cli.progress import Line
@@ -17,9 +16,6 @@ FLAGS = leaf_flags("sweeps.ask.offered_load")
 """Flags that say which requests come, by name."""
 
 LOAD = tuple(FLAGS)
-
-SERVICE = ("router", "router_weights", "decode_router", "prefill", "tiers", "tier_rules")
-"""Words of the way of requests to replicas."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,10 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     load_arguments(parser)
     parser.add_argument("--acceptance", metavar="SHARE", help=common.ACCEPTANCE_HELP)
     common.word_arguments(parser, "engine", "policy", "slo")
-    service = parser.add_argument_group("replicas and pools: all of them are simulated, with a router before them")
-    common.word_arguments(service, *SERVICE, of=ServiceWords)
-    what = "with --prefill: the cache leaves after the prompt, instead of layer by layer"
-    service.add_argument("--whole", action="store_true", help=what)
+    service.arguments(parser)
     dataset_argument(parser, "every request and iteration, as netCDF", "RUN.nc")
     what = "steps and requests, for Perfetto"
     output_argument(parser, "--chrome-trace", kinds=("timeline",), metavar="FILE.json", help=what)
@@ -64,19 +57,8 @@ def question(options: argparse.Namespace) -> Any:
     compilation_cache()
     from sweeps.run.simulated.spec import ServeSpec
 
-    slo, service = getattr(options, "slo", None), service_words(options)
-    return ServeSpec(**case_settings, **offered(options), **service, policy=policy, slo=slo)
-
-
-def service_words(options: argparse.Namespace) -> dict[str, Any]:
-    """What the flags of replicas and pools say, by name."""
-    found = {name: getattr(options, name, None) for name in SERVICE if name not in ("prefill", "tier_rules")}
-    settings, rules = (getattr(options, name, None) or [] for name in ("prefill", "tier_rules"))
-    return found | {
-        "prefill": common.named_settings("--prefill", settings, "tp=4"),
-        "tier_rules": common.named_settings("--tier-rules", rules, "write=back"),
-        "whole": bool(getattr(options, "whole", False)),
-    }
+    slo, replicas = getattr(options, "slo", None), service.words(options)
+    return ServeSpec(**case_settings, **offered(options), **replicas, policy=policy, slo=slo)
 
 
 def asked(options: argparse.Namespace) -> Any:

@@ -1,0 +1,30 @@
+"""Flags of a simulated service: routers, the pool for prompts, and tiers of the cache."""
+
+import argparse
+from typing import Any
+
+from sweeps.ask.words import ServiceWords
+from sweeps.cli import common
+
+PLAIN = ("router", "router_weights", "decode_router", "tiers")
+"""Words that are one text."""
+
+SETTINGS = {"prefill": "tp=4", "tier_rules": "write=back"}
+"""Words that are settings by name, with an example of each."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags."""
+    group = parser.add_argument_group("replicas and pools: all of them are simulated, with a router before them")
+    common.word_arguments(group, *PLAIN, *SETTINGS, of=ServiceWords)
+    what = "with --prefill: the cache leaves after the prompt, instead of layer by layer"
+    group.add_argument("--whole", action="store_true", help=what)
+
+
+def words(options: argparse.Namespace) -> dict[str, Any]:
+    """What the flags say, by name."""
+    found: dict[str, Any] = {name: getattr(options, name, None) for name in PLAIN}
+    for name, example in SETTINGS.items():
+        settings = getattr(options, name, None) or []
+        found[name] = common.named_settings(f"--{name.replace('_', '-')}", settings, example)
+    return found | {"whole": bool(getattr(options, "whole", False))}
