@@ -23,6 +23,7 @@ from jaxroof.op import unlabelled
 from jaxroof.prices.prices import octave_interval
 from jaxroof.prices.tables import CONTEXT, LOGITS, Limits, octaves
 from jaxroof.roofline import op_time
+from jaxroof.step.forward import split_rows
 from jaxroof.step.overlap import computing_hardware, overlapped_ops
 from sweeps.ask.engines import Chosen, with_host
 from sweeps.measure.validate.relative_errors import positions_by_structure, stack
@@ -222,7 +223,7 @@ def _function(model: Model, deployment: Deployment) -> Callable:
             decode=Decode(sequences=decoding[0] / parts, context=decoding[1] / parts),
             logits=logits / parts,
         )
-        return overlapped_ops(model, deployment, batch, rows / parts)
+        return overlapped_ops(model, deployment, batch, split_rows(rows / parts, batch, deployment))
 
     return ops
 

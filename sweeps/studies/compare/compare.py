@@ -19,7 +19,6 @@ from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.ranking import ascending, default_metric
 from sweeps.studies.compare.rows import Row, missed, ranked_row
 from sweeps.studies.compare.search import HEADROOM, SearchResult, at_once, search
-from sweeps.studies.compare.simulated_pools import simulated_pools
 from sweeps.studies.compare.words import AskedComparison, read
 
 
@@ -114,6 +113,9 @@ def _compared(
     if wanted.disaggregated and not asked.target.classes and not asked.requests.without_output:
         pools = pool_rows(asked, result.first_pass, metric, wanted.rate, headroom)
         if wanted.simulate:
+            # Simulations need JAX, which estimates do without.
+            from sweeps.studies.compare.simulated_pools import simulated_pools
+
             pools, more = simulated_pools(asked, pools, rows, metric, wanted.rate, headroom)
         rows = with_pools(rows, pools, metric)
     return Comparison(

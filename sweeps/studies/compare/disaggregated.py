@@ -90,8 +90,7 @@ def with_pools(rows: tuple[Row, ...], pools: tuple[Row, ...], metric: str) -> tu
 
 
 def _order(row: Row, metric: str) -> float:
-    # Equal but for rounding is equal.
-    return float(f"{float(ascending(np.array(row.metrics[metric]), metric)):.12g}")
+    return float(ascending(np.array(row.metrics[metric]), metric))
 
 
 def _pairs(question: ServedQuestion, first_pass: FirstPass, steps: PoolSteps, needs: Demand) -> Iterator[Pairs]:
