@@ -36,13 +36,14 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.plan import planned
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.launch import pools
-from sweeps.serving.rows import pool_command, row_spec
+from sweeps.serving.rows import row_spec
 from sweeps.serving.run import setup
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.rows import row_spec as row_spec_of
 from sweeps.studies.compare.search import scenario_at as served_scenario
 from sweeps.studies.compare.static import compare_static
 from sweeps.studies.compare.words import AskedComparison
+from tests.pool_commands import pool_command
 
 PARTS = ("hardware", "model", "deployment", "efficiency")
 """Parts of a scenario that say what is deployed."""

@@ -11,7 +11,7 @@ from jaxroof.prices.prices import Price, next_node
 from jaxroof.scheduler.blocks import begun, lasting
 from jaxroof.scheduler.drafts import drafted, progress
 from jaxroof.scheduler.engine import Engine
-from jaxroof.scheduler.state import NEVER, Clock, Slots, State, Step, pick, plus
+from jaxroof.scheduler.state import NEVER, Clock, Slots, State, Step, pick, plus, with_parked
 
 NOTHING = Step(prompt=0, squares=0.0, reaches=0.0, finished=0, joining=0, need=0)
 """A step that has been given nothing yet."""
@@ -57,7 +57,8 @@ def advanced(engine: Engine, price: Price, state: State, next_end: Array, happen
     """
     wait = state.waiting.until(engine, state.clock, state.waiting.next)
     # All decode steps until something happens are one iteration: an event-driven simulation, not a step-driven one.
-    taken = planned(engine, price, state, next_end, wait, joins(engine, state, wait))
+    matters = joins(engine, state, wait, in_order=state.waiting.waits is None)
+    taken = planned(engine, price, state, next_end, wait, matters)
     # Nothing to do: time jumps to the next arrival.
     idle = ~taken.prompts & (state.running == 0)
     works, rests = happens & ~idle, happens & idle & jnp.isfinite(wait)
@@ -209,12 +210,17 @@ def _most_steps(engine: Engine, state: State, next_end: Array) -> Array:
     return jnp.where(state.preempted, 1, jnp.maximum(most, 1))
 
 
-def joins(engine: Engine, state: State, wait: Array) -> Array:
-    """Whether the next arrival, `wait` s from now, could be admitted during decode steps."""
+def joins(engine: Engine, state: State, wait: Array, in_order: bool) -> Array:
+    """Whether an arrival, `wait` s from now, could be admitted during decode steps.
+
+    Args:
+      in_order: structure: the queue is as requests came, and never full.
+    """
     matters = jnp.isfinite(wait) & (wait > 0.0)
-    if state.waiting.waits is None:
-        # A queue that is a pointer: an arrival only matters if it could be admitted at once.
-        matters = matters & ~engine.gated & (state.lost == 0) & (state.running < engine.sequences)
+    if in_order:
+        # An arrival only matters if it could be admitted at once.
+        running = with_parked(state, state.running)
+        matters = matters & ~engine.gated & (state.lost == 0) & (running < engine.sequences)
     return matters
 
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
-from jaxroof.numerics.struct import Array
+from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.blocks import counted
 from jaxroof.scheduler.engine import Engine, osl_of
 from jaxroof.scheduler.queues import Waiting
@@ -29,6 +29,7 @@ class Ended(NamedTuple):
     happened: Array  # bool: one has
     more: Array  # bool: others are due
     next_end: Array  # count of decode steps at which the next one ends
+    stays: Array | None  # bool: its cache waits to be sent; None: none is
 
 
 def completed(engine: Engine, state: State, allowed: Array) -> tuple[State, Ended]:
@@ -41,8 +42,13 @@ def completed(engine: Engine, state: State, allowed: Array) -> tuple[State, Ende
     # Order of ends at the same instant matters only where groups' last users are told apart, or where they go on.
     slot, ends = least_slot(due, None if state.groups is None and engine.single is None else slots.number)
     request = entry(slots.request, slot)
-    stays = None if engine.single is None else engine.single & (entry(engine.osl, request) > 1)
-    end = jnp.where(at_slot(slots, slot, ends), NEVER if stays is None else jnp.where(stays, PARKED, NEVER), slots.end)
+    here = at_slot(slots, slot, ends)
+    stays, end, ready = None, jnp.where(here, NEVER, slots.end), slots.ready
+    if engine.single is not None:
+        stays = ends & engine.single & (entry(engine.osl, request) > 1)
+        end = jnp.where(here & stays, PARKED, end)
+        # It has not been sent yet.
+        ready = jnp.where(here & stays, jnp.inf, given(ready, "times of arrival"))
     soonest = next_end(end)
 
     # Its last token has no place in the cache, as no step attends to it.
@@ -64,7 +70,7 @@ def completed(engine: Engine, state: State, allowed: Array) -> tuple[State, Ende
     padding = state.padding + jnp.where(engine.static, ended, 0)
     padded = state.padded + jnp.where(engine.static, ended * total, 0)
     return state._replace(
-        slots=slots._replace(end=end),
+        slots=slots._replace(end=end, ready=ready),
         groups=groups,
         running=running,
         offset=state.offset - ended * offset,
@@ -74,8 +80,8 @@ def completed(engine: Engine, state: State, allowed: Array) -> tuple[State, Ende
         event=state.event + going,
         padding=jnp.where(empties, 0, padding),
         padded=jnp.where(empties, 0, padded),
-        parked=None if stays is None else state.parked + whole(ends & stays),
-    ), Ended(request, ends, allowed & (soonest <= state.count), soonest)
+        parked=None if stays is None else state.parked + whole(stays),
+    ), Ended(request, ends, allowed & (soonest <= state.count), soonest, stays)
 
 
 def sent(engine: Engine, waiting: Waiting, clock: Clock, closed: bool, ends: Array) -> Waiting:

@@ -32,7 +32,7 @@ def served(run: Run, records: Record) -> tuple[Served, Timeline]:
     outcomes = Served(
         arrival=jnp.where(jnp.isfinite(arrival), arrival, jnp.nan),
         admitted=time(start, events.admitted),
-        first_token=time(end, _at(step, events.produced, iterations)),
+        first_token=time(end, at(step, events.produced, iterations)),
         finish=time(end, events.over) - _gained(records, events),
         status=_status(run.engine, events, iterations).astype(jnp.int8),
         preemptions=events.preemptions,
@@ -93,39 +93,26 @@ def _step_of(records: Record) -> Array:
 def _events(records: Record, requests: int, step: Array) -> Events:
     """Iterations of every request's events."""
     iterations = records.steps.shape[0]
-    places = jnp.arange(iterations, dtype=jnp.int32)
-
-    def first(events: Array) -> Array:
-        # The least of the places: the first event of each request, without a loop over requests.
-        return scattered("min", jnp.full(requests, iterations, jnp.int32), _index(events, requests), places)
-
-    def last(events: Array) -> Array:
-        return scattered("max", jnp.full(requests, -1, jnp.int32), _index(events, requests), places)
-
-    def summed(events: Array, amounts: Array) -> Array:
-        return scattered("add", jnp.zeros(requests, jnp.int32), _index(events, requests), amounts)
-
     # A request ends when the decode steps reach the count that was set when its prompt was complete for the last time,
     # unless it has lost its cache since; at the earliest with the step that completed the prompt.
-    complete, lost = last(records.produced), last(records.preempted)
+    complete, lost = last(records.produced, requests), last(records.preempted, requests)
     target = records.last[jnp.maximum(complete, 0)]
     done = (complete > lost) & (complete >= 0)
     if records.ended is not None:
         # With drafts the count is known when it has ended: between two steps, the second of which may follow at once.
-        ended = last(records.ended)
+        ended = last(records.ended, requests)
         target, done = records.count[jnp.maximum(ended - 1, 0)], ended >= 0
     # Counts of decode steps grow monotonically: binary search finds when the target is reached.
     reached = jnp.searchsorted(records.count, target).astype(jnp.int32)
-    over = jnp.maximum(reached, _at(step, complete, iterations))
-    hits = jnp.where(records.admitted >= 0, records.hit, 0)
+    over = jnp.maximum(reached, at(step, complete, iterations))
     return Events(
-        admitted=first(records.admitted),
-        produced=first(records.produced),
+        admitted=first(records.admitted, requests),
+        produced=first(records.produced, requests),
         complete=complete,
         over=jnp.where(done, over, iterations),
-        preemptions=summed(records.preempted, jnp.ones_like(places)),
-        rejected=summed(records.rejected, jnp.ones_like(places)) > 0,
-        cached=summed(records.admitted, hits),
+        preemptions=summed(records.preempted, 1, requests),
+        rejected=summed(records.rejected, 1, requests) > 0,
+        cached=summed(records.admitted, records.hit, requests),
     )
 
 
@@ -146,12 +133,38 @@ def _status(engine: Engine, events: Events, iterations: int) -> Array:
     return jnp.where(events.over < iterations, finished, jnp.where(too_long, of_refused, of_others))
 
 
+# Of every request what the iterations' events say of it. An event is the number of a request, or -1 for none, shape
+# [iterations].
+
+
+def first(events: Array, requests: int) -> Array:
+    """The iteration of every request's first event, their number where it has none, shape [requests], int32."""
+    iterations = events.shape[0]
+    # The least of the places: the first event of each request, without a loop over requests.
+    return scattered("min", jnp.full(requests, iterations, jnp.int32), _index(events, requests), _places(events))
+
+
+def last(events: Array, requests: int) -> Array:
+    """The iteration of every request's last event, -1 where it has none, shape [requests], int32."""
+    return scattered("max", jnp.full(requests, -1, jnp.int32), _index(events, requests), _places(events))
+
+
+def summed(events: Array, amounts: Array | int, requests: int) -> Array:
+    """The sum of whole amounts of every request's events, shape [requests], int32."""
+    each = jnp.broadcast_to(jnp.asarray(amounts, jnp.int32), events.shape)
+    return scattered("add", jnp.zeros(requests, jnp.int32), _index(events, requests), each)
+
+
+def _places(events: Array) -> Array:
+    return jnp.arange(events.shape[0], dtype=jnp.int32)
+
+
 def _index(events: Array, requests: int) -> Array:
     """Positions of the requests of events; beyond the end where there was none."""
     return jnp.where(events >= 0, events, requests)
 
 
-def _at(table: Array, index: Array, beyond: int) -> Array:
+def at(table: Array, index: Array, beyond: float) -> Array:
     """Entries of `table`; `beyond` where there is no such entry."""
     inside = jnp.clip(index, 0, table.shape[0] - 1)
     return jnp.where((index >= 0) & (index < table.shape[0]), table[inside], beyond)

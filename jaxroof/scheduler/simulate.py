@@ -12,13 +12,14 @@ from jaxroof.numerics.arrays import jax, jnp, repeated
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.prices.prices import Price, step_prices
 from jaxroof.prices.tables import Limits
+from jaxroof.scheduler.advance import MANY
 from jaxroof.scheduler.drafts import drafts_of
 from jaxroof.scheduler.engine import Drafts, Run, engine
 from jaxroof.scheduler.iteration import iterated
 from jaxroof.scheduler.outcomes import served, with_first_time
 from jaxroof.scheduler.prefixes import PrefixGroups
 from jaxroof.scheduler.queues import Waiting
-from jaxroof.scheduler.state import FLOATS, NEVER, Clock, Record, Slots, State, Step, whole
+from jaxroof.scheduler.state import FLOATS, NEVER, Record, Slots, State, resting, whole
 
 ROUNDS = 12
 """Rounds of the fixed point of an open loop's batch, which begins at one sequence and only rises."""
@@ -76,10 +77,6 @@ def front_delay(price: Price | None, traffic: Traffic, policy: Policy, blocks: S
     return delay + waiting_steps(policy) * step(sequences)
 
 
-LONGEST = 2.0**30
-"""Decode steps that one iteration may take together: no limit."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Size:
     """Fixed shapes of a simulation: structure, one compiled program each."""
@@ -99,7 +96,7 @@ def begin(
     blocks: Scalar,
     size: Size,
     delay: Scalar = 0.0,
-    longest: Scalar = LONGEST,
+    longest: Scalar = MANY,
     drafts: Drafts | None = None,
 ) -> Run:
     """A simulation before its first iteration.
@@ -113,14 +110,11 @@ def begin(
     constants, arrival, order = engine(traffic, policy, jnp.asarray(blocks), jnp.asarray(delay), jnp.asarray(longest))
     if drafts is not None:
         constants = constants._replace(drafts=drafts._replace(number=order))
-    zero, no = jnp.int32(0), jnp.asarray(False)
+    zero = jnp.int32(0)
     empty = jnp.zeros(size.slots, dtype=jnp.int32)
     requests = constants.isl.shape[0]
     some = jnp.zeros(size.groups, dtype=jnp.int32)
-    number = jnp.zeros((), dtype=float)
-    state = State(
-        clock=Clock(number, number),
-        count=zero,
+    state = resting(constants.blocks, traffic.encode is not None)._replace(
         slots=Slots(
             empty + NEVER,
             empty,
@@ -131,25 +125,7 @@ def begin(
         ),
         groups=PrefixGroups(some, some, some) if size.groups else None,
         waiting=Waiting(zero, jnp.zeros(requests, dtype=bool) if size.ranked else None, arrival, zero),
-        step=Step(zero, number, number, zero, zero, zero, None if traffic.encode is None else zero),
-        running=zero,
-        offset=zero,
-        free=constants.blocks,
-        idle=zero,
         phases=jnp.zeros(size.block + 1 if drafts is None else 0, dtype=jnp.int32),
-        progress=jnp.int32(-1),
-        partial=zero,
-        foremost=jnp.int32(-1),
-        lost=zero,
-        admissions=jnp.int32(1),
-        event=zero,
-        moved=zero,
-        preempted=no,
-        gate=no,
-        pace=number,
-        ahead=number,
-        padding=zero,
-        padded=zero,
     )
     return Run(constants, state, order)
 
@@ -192,7 +168,7 @@ def simulate(
     traffic: Traffic,
     policy: Policy,
     size: Size,
-    longest: Scalar = LONGEST,
+    longest: Scalar = MANY,
 ) -> tuple[Served, Timeline]:
     """Outcome of every request of `traffic` on one replica of `deployment` under `policy`.
 

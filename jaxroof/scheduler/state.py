@@ -165,6 +165,42 @@ FLOATS = 4
 """The first fields of `Record` are floats, the others whole numbers."""
 
 
+def resting(free: Array, images: bool) -> State:
+    """The scalars of an engine that has had nothing to do; its arrays are None.
+
+    Args:
+      free: blocks of its cache.
+      images: whether prompts have some.
+    """
+    zero, no, number = jnp.int32(0), jnp.asarray(False), jnp.zeros((), float)
+    return State(
+        clock=Clock(number, number),
+        count=zero,
+        slots=None,  # type: ignore[arg-type]
+        groups=None,
+        waiting=None,
+        step=Step(zero, number, number, zero, zero, zero, zero if images else None),
+        running=zero,
+        offset=zero,
+        free=free,
+        idle=zero,
+        phases=None,
+        progress=jnp.int32(-1),
+        partial=zero,
+        foremost=jnp.int32(-1),
+        lost=zero,
+        admissions=jnp.int32(1),
+        event=zero,
+        moved=zero,
+        preempted=no,
+        gate=no,
+        pace=number,
+        ahead=number,
+        padding=zero,
+        padded=zero,
+    )
+
+
 def plus(clock: Clock, duration: Array) -> Clock:
     """The clock after `duration` s. The low part keeps what the high part rounds away (Knuth's two-sum)."""
     # Two-sum: `low` is exactly what rounding `high` lost, so a million additions of microseconds do not drift.

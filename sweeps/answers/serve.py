@@ -104,9 +104,9 @@ def service_lines(simulation: Simulation) -> list[str]:
 
 def tier_shares(simulation: Simulation) -> dict[str, float]:
     """Share of the prompt tokens that was loaded from every tier of the cache, by its name."""
-    if simulation.places is None or simulation.spec.tiers is None:
+    if simulation.places is None or simulation.routes is None:
         return {}
-    names = [part.partition("=")[0].strip() for part in simulation.spec.tiers.split(",")]
+    names = simulation.routes.tier_names
     loaded, prompts = np.sum(simulation.places.loaded, axis=0), float(np.sum(simulation.load.stream.isl))
     return {name: float(tokens) / prompts for name, tokens in zip(names, loaded, strict=True)}
 

@@ -15,6 +15,7 @@ from jaxroof.version import VERSION
 from sweeps.ask.keys import takes
 from sweeps.ask.names import variable_attributes
 from sweeps.data.store import saved
+from sweeps.run.simulated.load import seed_of
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
@@ -103,6 +104,6 @@ def attributes(simulation: Simulation) -> dict[str, Any]:
         **({"classes": ", ".join(simulation.classes)} if simulation.classes else {}),
         **({} if simulation.load.images is None else {"images": json.dumps(simulation.load.images.record())}),
         "replicas": simulation.replicas,
-        "seed": int(simulation.spec.seed),
+        "seed": seed_of(simulation.spec),
         "notes": " | ".join(simulation.notes),
     }

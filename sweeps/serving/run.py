@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces import hardware, quantity
 from hwspaces.accelerators.prices import charged_devices, server_devices, servers_text
-from hwspaces.quantities.units import is_zero, nearest
 from jaxroof.batch import STATUSES, Policy, Served, Timeline
 from jaxroof.deployment import replica_devices
 from jaxroof.jobs import Scenario
@@ -19,8 +17,6 @@ from jaxroof.jobs.serve import RATES, SERVE, Objective, Service, serving_metrics
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.scheduler import cache_blocks
 from jaxroof.scheduler.service.outcomes import Places
-from jaxroof.scheduler.service.routing import ROUTERS
-from jaxroof.scheduler.service.tiers import TierRules
 from sweeps.ask.cases import Case
 from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.offered_load import without_output
@@ -29,10 +25,10 @@ from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_priced
-from sweeps.run.simulated.service import Routes, kinds, serviced
+from sweeps.run.simulated.routes import Routes, routes_of
+from sweeps.run.simulated.service import kinds, serviced
 from sweeps.run.simulated.simulation import simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
-from sweeps.run.simulated.tiers import cache_tiers, tier_rules
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -146,10 +142,8 @@ def setup(asked: ServeSpec) -> Setup:
     require_prefix_cache(asked.hit_rate, policy)
     require_effect((f"policy.{name}" for name in asked.policy), facts(case.scenario, beside=policy_values(policy)))
     # One replica is simulated, with its part of the requests; or all of them.
-    routes = routes_of(asked, given)
+    routes = routes_of(asked, given, case, policy)
     part = given if routes is not None else given.replica(int(case.scenario.deployment.dp))
-    if routes is not None and asked.tiers is not None:
-        routes = dataclasses.replace(routes, tiers=tiers_of(asked, case, policy))
     with precision("float64"):
         blocks = _cache(case, policy)
     return Setup(
@@ -162,82 +156,6 @@ def setup(asked: ServeSpec) -> Setup:
         blocks=blocks,
         routes=routes,
     )
-
-
-def routes_of(asked: ServeSpec, given: Load) -> Routes | None:
-    """How requests come to replicas; None where one replica can be simulated on its own.
-
-    Raises:
-      ValueError: one line: a router that there is not, or weights that cannot be.
-    """
-    needed = bool(asked.prefill or asked.tiers) or given.stream.after is not None or given.stream.parent is not None
-    if asked.router is None and not needed:
-        for name in ("decode_router", "router_weights", "whole"):
-            if getattr(asked, name):
-                raise ValueError(f"{name} has no effect without a router or a prefill pool")
-        if asked.tier_rules:
-            raise ValueError("tier_rules has no effect without tiers")
-        return None
-    if not asked.prefill:
-        for name in ("decode_router", "whole"):
-            if getattr(asked, name):
-                raise ValueError(f"{name} has no effect without a prefill pool")
-    weights = {"prefix": 1.0, "load": 1.0} | router_weights(asked.router_weights)
-    return Routes(
-        router=router_named("router", asked.router or "round_robin"),
-        decode_router=router_named("decode_router", asked.decode_router or "least_requests"),
-        prefix_weight=weights["prefix"],
-        load_weight=weights["load"],
-        seed=int(asked.seed) if str(asked.seed).isdigit() else 0,
-        layerwise=not asked.whole,
-    )
-
-
-TIER_WORDS = ("write", "eviction", "overlap", "known")
-"""Words of `tier_rules`."""
-
-
-def tiers_of(asked: ServeSpec, case: Case, policy: Policy) -> TierRules:
-    """Tiers of the cache of every replica, those for prompts first; ValueError, one line, for what cannot be."""
-    scenario, text = case.scenario, str(asked.tiers)
-    if not policy.prefix_caching:
-        raise ValueError(f"tiers = {text!r} has no effect without a prefix cache: policy prefix_caching=0")
-    pools = [(case.hardware, scenario.deployment)]
-    if scenario.prefill is not None:
-        named = asked.prefill.get("hardware")
-        pools.insert(0, (case.hardware if named is None else hardware(named), scenario.prefill.deployment))
-    engines = [
-        each
-        for entry, deployment in pools
-        for each in [cache_tiers(text, entry, scenario.model, deployment, float(policy.block_size))]
-        * int(deployment.dp)
-    ]
-    words: dict[str, Any] = dict(asked.tier_rules)
-    for name, value in words.items():
-        if name not in TIER_WORDS:
-            raise ValueError(f"there is no tier_rules.{name}{nearest(name, TIER_WORDS)}")
-        if name in ("overlap", "known"):
-            words[name] = 0.0 if is_zero(value, "1") else quantity(value, "1", f"tier_rules.{name}")
-    return tier_rules(engines, **words)
-
-
-def router_named(key: str, name: str) -> str:
-    """The name of a router; ValueError, one line, where there is none."""
-    if name not in ROUTERS:
-        names = tuple(ROUTERS)
-        raise ValueError(f"{key} = {name!r} must be {', '.join(names[:-1])} or {names[-1]}{nearest(name, names)}")
-    return name
-
-
-def router_weights(text: str | None) -> dict[str, float]:
-    """Weights of the router `prefix` by name: "prefix=2,load=1"; ValueError, one line, for what is none."""
-    found: dict[str, float] = {}
-    for part in () if text is None else str(text).split(","):
-        name, _, value = part.strip().partition("=")
-        if name not in ("prefix", "load"):
-            raise ValueError(f"router_weights = {text!r}: {name!r} is no weight; prefix and load are")
-        found[name] = quantity(value, "1", f"router_weights: {name}")
-    return found
 
 
 def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda done, requests: None) -> Simulation:

@@ -10,7 +10,7 @@ import pytest
 
 from jaxroof.batch import STATUSES, Encode, Traffic
 from jaxroof.scheduler import Size, begin, proceed, served
-from jaxroof.scheduler.simulate import LONGEST
+from jaxroof.scheduler.advance import MANY
 from sweeps.run.precision import precision
 from tests.oracle.serving import serve
 from tests.oracle.serving.random_engines import case, tabulated_price
@@ -63,12 +63,12 @@ def traffic(requests, clients: int, think: float, images: Encode | None = None) 
 
 
 def simulated() -> dict[float, list]:
-    """What the compiled simulator makes of every case, step by step (1) and with several steps at once (LONGEST)."""
+    """What the compiled simulator makes of every case, step by step (1) and with several steps at once (MANY)."""
     kinds: dict = {}
     for index, ((_, policy, *_), _) in enumerate(cases()):
         ranked = policy.queue == "shortest_first" or math.isfinite(policy.max_waiting)
         kinds.setdefault((policy.queue, ranked), []).append(index)
-    found: dict[float, list] = {longest: [None] * len(cases()) for longest in (1.0, LONGEST)}
+    found: dict[float, list] = {longest: [None] * len(cases()) for longest in (1.0, MANY)}
     for (_, ranked), members in kinds.items():
         size = Size(slots=SLOTS, iterations=ITERATIONS, groups=GROUPS, ranked=ranked)
 
@@ -128,7 +128,7 @@ def test_step_by_step_every_request_is_served_as_by_the_plain_simulator(both):
 
 def test_several_steps_at_once_change_nothing(both):
     """Times are linear between nodes of the price tables, so that sums over steps are closed forms."""
-    for seed, ((_, outcome), (found, _)) in enumerate(zip(cases(), both[LONGEST], strict=True)):
+    for seed, ((_, outcome), (found, _)) in enumerate(zip(cases(), both[MANY], strict=True)):
         compared(outcome, found, 1e-9, f"seed {seed}")
 
 
@@ -157,14 +157,14 @@ def test_images_are_encoded_in_the_step_that_begins_their_prompt():
 
 
 def test_iterations_are_far_fewer_than_steps(both):
-    iterations = sum(int(np.sum(timeline.steps > 0)) for _, timeline in both[LONGEST])
+    iterations = sum(int(np.sum(timeline.steps > 0)) for _, timeline in both[MANY])
     steps = sum(len(outcome.steps) for _, outcome in cases())
     assert iterations < 0.25 * steps
 
 
 def test_nothing_is_lost(both):
     """Tokens that come out are those that were asked for; time goes forward; the cache holds what there is."""
-    for ((requests, policy, blocks, *_), _), (found, timeline) in zip(cases(), both[LONGEST], strict=True):
+    for ((requests, policy, blocks, *_), _), (found, timeline) in zip(cases(), both[MANY], strict=True):
         count = len(requests.isl)
         done = found.status[:count] == STATUSES.index("finished")
         assert not np.any(found.status == STATUSES.index("unfinished"))

@@ -105,6 +105,23 @@ def tier_rules(service: Service) -> TierRules | None:
     )
 
 
+def prices(slowness: Any) -> Any:
+    """The price of every engine's steps.
+
+    Args:
+      slowness: of every engine, shape [engines].
+    """
+
+    def of_engine(engine: Any) -> Any:
+        def price(batch: Any, rows: Any) -> Any:
+            device, host = scaled_price(batch, rows, jnp, slowness[engine])
+            return jnp.asarray(device), jnp.asarray(host)
+
+        return price
+
+    return of_engine
+
+
 def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tuple[Any, Any, Any]]:
     """What the compiled simulator makes of services: outcomes, engines and requests that are left."""
     shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools, tiers=tiers)
@@ -116,15 +133,7 @@ def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tupl
         names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts")
         words = {name: given[name] for name in names}
         start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
-
-        def prices(engine):
-            def price(batch, rows):
-                device, host = scaled_price(batch, rows, jnp, slowness[engine])
-                return jnp.asarray(device), jnp.asarray(host)
-
-            return price
-
-        over, records = proceed(prices, start, shape)
+        over, records = proceed(prices(slowness), start, shape)
         return (*outcomes(over, records), over.state.left)
 
     together = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *map(numbers, services))
@@ -162,15 +171,7 @@ def test_a_gradient_through_pools_is_the_difference():
     def latency(log_time):
         slowness = jnp.asarray(given["slowness"]) * jnp.exp(log_time)
         start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
-
-        def prices(engine):
-            def price(batch, rows):
-                device, host = scaled_price(batch, rows, jnp, slowness[engine])
-                return jnp.asarray(device), jnp.asarray(host)
-
-            return price
-
-        served, _ = outcomes(*proceed(prices, start, shape))
+        served, _ = outcomes(*proceed(prices(slowness), start, shape))
         done = jnp.isfinite(served.finish)
         return jnp.sum(jnp.where(done, served.finish - served.arrival, 0.0)) / jnp.sum(done.astype(float))
 

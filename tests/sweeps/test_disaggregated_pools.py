@@ -14,7 +14,6 @@ from jaxroof.jobs.disaggregated import disaggregated_cost
 from jaxroof.steady.queue import prompt_rate
 from sweeps.cli import main
 from sweeps.run.answer import answer
-from sweeps.serving.rows import pool_command
 from sweeps.studies.compare import disaggregated, pairs
 from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.comparison import Comparison
@@ -26,6 +25,7 @@ from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.search import search
 from sweeps.studies.compare.words import AskedComparison
 from tests.commands import printed, refused
+from tests.pool_commands import pool_command
 
 MODEL, SLO = "Llama-3.1-8B", "ttft=500ms,tpot=30ms"
 LOAD = {"isl": "1024", "osl": "128"}

@@ -32,7 +32,6 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.plan import planned
 from sweeps.run.simulated.spec import serve_spec
-from sweeps.serving.rows import pool_command
 from sweeps.serving.run import setup
 from sweeps.studies.compare.candidates import columns, room
 from sweeps.studies.compare.question import question
@@ -40,6 +39,7 @@ from sweeps.studies.compare.search import search
 from sweeps.studies.compare.words import AskedComparison
 from sweeps.studies.optimize.spec import problem
 from tests.commands import printed, refused
+from tests.pool_commands import pool_command
 
 pytestmark = [pytest.mark.xdist_group("serve"), pytest.mark.usefixtures("standard_promotion")]
 

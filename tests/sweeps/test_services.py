@@ -31,6 +31,14 @@ def test_every_second_request_goes_to_each_of_two_replicas():
     np.testing.assert_allclose(service.devices, 2.0)
 
 
+def test_seeds_of_routers_are_whole_numbers_as_those_of_loads():
+    """Written as 1e2 too, and beyond 32 bits."""
+    words = MODEL | LOAD | {"deployment": {"dp": 2}, "router": "random"}
+    found = {seed: sweeps.serve(**words, seed=seed).replica.values for seed in ("100", "1e2", 3 * 2**31)}
+    np.testing.assert_array_equal(found["100"], found["1e2"])
+    assert set(found[3 * 2**31]) == {0, 1}
+
+
 def test_a_router_that_knows_caches_finds_more_in_them():
     words = MODEL | LOAD | TALKS | {"rate": 3, "deployment": {"dp": 3}, "requests": 150}
     share = {name: float(sweeps.serve(**words, router=name).cached_share) for name in ("round_robin", "prefix")}
@@ -76,6 +84,7 @@ def test_tiers_give_back_what_a_small_cache_has_evicted():
         ({"tiers": "hst=1TB"}, "there is no tier 'hst'; did you mean host"),
         ({"tiers": "host=1TB", "tier_rules": {"writes": "back"}}, "there is no tier_rules.writes; did you mean write"),
         ({"tier_rules": {"write": "back"}}, "tier_rules has no effect without tiers"),
+        ({"tiers": "host=1TB"}, "tiers = 'host=1TB' has no effect: requests share no part of a prompt"),
     ],
 )
 def test_what_cannot_be_is_one_line(words, said):

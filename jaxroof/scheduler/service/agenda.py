@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array
-from jaxroof.scheduler.state import Clock, whole
+from jaxroof.scheduler.state import Clock, plus, whole
 
 
 class Agenda(NamedTuple):
@@ -69,7 +69,7 @@ def followed(agenda: Agenda, turns: Turns | None, most: int, request: Array, tim
     for _ in range(most):
         sends = happens & (child >= 0)
         inside = jnp.maximum(child, 0)
-        then = _later(time, entry(turns.pause, inside))
+        then = plus(time, entry(turns.pause, inside))
         agenda = agenda.planned(inside, then, sends)
         child = jnp.where(sends, entry(turns.sibling, inside), -1)
     return agenda
@@ -94,10 +94,5 @@ def begun_by(
     ends = happens & entry(clients.closes, request)
     more = ends & (clients.begun < clients.conversations)
     opened = entry(clients.opens, jnp.minimum(clients.begun, clients.opens.shape[0] - 1))
-    agenda = agenda.planned(opened, _later(time, clients.think), more)
+    agenda = agenda.planned(opened, plus(time, clients.think), more)
     return agenda, clients._replace(begun=clients.begun + whole(more))
-
-
-def _later(clock: Clock, duration: Array) -> Clock:
-    high = clock.high + (duration + clock.low)
-    return Clock(high, (clock.high - high) + (duration + clock.low))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
-from jaxroof.scheduler.advance import steps_until, swap_time
+from jaxroof.scheduler.advance import joins, steps_until, swap_time
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.service.agenda import begun_by, followed
 from jaxroof.scheduler.service.handover import DECODE
@@ -53,7 +53,7 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
         engine = jnp.where(handed, chosen(service.routing.decode_router, later), engine)
 
     # 2. Whether it takes the request.
-    of = engine_at(service, engine, None)
+    of = engine_at(service, engine)
     own: Own = state.own.at(engine, like, state.left >= 0)
     needed = total if of.single is None else jnp.where(of.single, isl + 1, total)
     refused = blocks_of(needed, of.size) > of.blocks
@@ -109,11 +109,7 @@ def _met(state: ServiceState, engine: Array, own: Own, of: Engine, clock: Clock,
     wakes = takes & asleep & (engine != state.current) & (clock.high < until.high)
     # Decoding alone: steps that have not begun then are planned again, if it could be admitted before them.
     wait = since(clock, one.clock)
-    matters = jnp.isfinite(wait) & (wait > 0.0)
-    if state.lines.place is None:
-        running = one.running if one.parked is None else one.running + one.parked
-        matters = matters & ~of.gated & (one.lost == 0) & (running < of.sequences)
-    cuts = takes & ~asleep & taken.decodes & matters
+    cuts = takes & ~asleep & taken.decodes & joins(of, one, wait, in_order=state.lines.place is None)
     swap = swap_time(of, one)
     fewer = steps_until(taken.first, taken.slope, jnp.where(cuts, wait - swap, 0.0), cuts)
     shorter = taken._replace(number=jnp.minimum(taken.number, fewer))

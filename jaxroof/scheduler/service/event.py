@@ -85,7 +85,8 @@ def happened(
     allowed = jnp.isfinite(until.high) & ~(due < until.high)
     always = state.left >= 0
     own: Own = state.own.at(engine, like, always)
-    of = engine_at(service, engine, own.state.parked)
+    constants = engine_at(service, engine)
+    of = _beside_parked(constants, own.state)
     slots, phases = apart((_row(state.slots, engine), state.phases[engine]), always)
     one = own.state._replace(
         slots=slots,
@@ -106,10 +107,8 @@ def happened(
     owing = _owing(of, one)
     one = evicted(one, of)
     fresh = (one.step.prompt == 0) & ~owing & allowed
-    parked = one.slots.end
     one, ended = completed(of, one, fresh)
-    one = _waiting_to_be_sent(one, parked)
-    stays = jnp.asarray(False) if of.single is None else ended.happened & of.single & (entry(of.osl, ended.request) > 1)
+    stays = jnp.asarray(False) if ended.stays is None else ended.stays
     over = ended.happened & ~stays
     state = _ended(service, shape.turns, state, engine, one, ended.request, over, stays)
     _, due = state.agenda.first()
@@ -123,7 +122,7 @@ def happened(
         joined = arrived(of, one, until.high, settled & begun)
         one = joined.state
         settled = _settled(of, one, settled & ~joined.more)
-        of, soonest = engine_at(service, engine, one.parked), next_end(one.slots.end)
+        of, soonest = _beside_parked(constants, one), next_end(one.slots.end)
     # Where prompts have work already, the instant goes on from there.
     settled = settled | (allowed & ~owing & (one.step.prompt > 0))
 
@@ -193,6 +192,11 @@ def happened(
     )
 
 
+def _beside_parked(engine: Engine, one: State) -> Engine:
+    """An engine's constants, where parked sequences take of the number that may run."""
+    return engine if one.parked is None else engine._replace(sequences=engine.sequences - one.parked)
+
+
 def _owing(engine: Engine, one: State) -> Array:
     """Whether blocks are missing, of the engine's cache or of a tier below it."""
     tree: PrefixTree | None = one.groups
@@ -231,14 +235,6 @@ def _begun(engine: Engine, one: State, own: Own, until: Clock, begins: Array, st
     now = now._replace(clock=pick(begins, until, one.clock))
     slots = one.slots if engine.drafts is None else pick(begins & (steps > 0), later.slots, one.slots)
     return now._replace(slots=slots, groups=one.groups, waiting=one.waiting, phases=one.phases)
-
-
-def _waiting_to_be_sent(one: State, before: Array) -> State:
-    """The engine whose newly parked sequence waits until a decoding engine has room for it."""
-    if one.slots.ready is None:
-        return one
-    newly = (one.slots.end == PARKED) & (before != PARKED)
-    return one._replace(slots=one.slots._replace(ready=jnp.where(newly, jnp.inf, one.slots.ready)))
 
 
 def _ended(

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from jaxroof.batch import STATUSES, Served
 from jaxroof.numerics.arrays import at_hand, constant, jnp, scattered, smallest_from_here
 from jaxroof.numerics.struct import Array
+from jaxroof.scheduler.outcomes import at, first, last, summed
 from jaxroof.scheduler.service.event import Happening
 from jaxroof.scheduler.service.service import ServiceRun
 from jaxroof.scheduler.state import Clock, since
@@ -23,59 +24,40 @@ def outcomes(run: ServiceRun, records: Happening) -> tuple[Served, Places]:
     run, records = at_hand((run, records))
     service = run.service
     requests, iterations = service.engines.isl.shape[0], records.engine.shape[0]
-    places = jnp.arange(iterations, dtype=jnp.int32)
     zero = Clock(jnp.zeros(()), jnp.zeros(()))
     clock = since(Clock(records.high, records.low), zero)
 
-    def first(events: Array) -> Array:
-        index = jnp.where(events >= 0, events, requests)
-        return scattered("min", jnp.full(requests, iterations, jnp.int32), index, places)
-
-    def last(events: Array) -> Array:
-        index = jnp.where(events >= 0, events, requests)
-        return scattered("max", jnp.full(requests, -1, jnp.int32), index, places)
-
-    def total(events: Array, amounts: Array) -> Array:
-        index = jnp.where(events >= 0, events, requests)
-        return scattered("add", jnp.zeros(requests, jnp.int32), index, amounts)
-
-    def at(values: Array, index: Array) -> Array:
-        inside = jnp.clip(index, 0, iterations - 1)
-        return jnp.where((index >= 0) & (index < iterations), values[inside], jnp.nan)
-
     # A prompt that is completed in a step has its first token at the engine's next instant; one that is decoded
     # elsewhere when its cache has arrived there.
-    produced, over, admitted = first(records.produced), first(records.ended), first(records.admitted)
+    events = records.produced, records.ended, records.admitted, records.accepted, records.delivered
+    produced, over, admitted, accepted, came = (first(each, requests) for each in events)
     following = _next_instants(records)
-    inside = jnp.clip(produced, 0, iterations - 1)
-    computed = jnp.where(produced < iterations, following[inside], iterations)
-    accepted = first(records.accepted)
+    computed = at(following, produced, iterations)
     # The step of the first token gains what later ones do: a faster engine has made more of them by the end.
-    complete = jnp.maximum(last(records.produced), last(records.accepted))
+    complete = jnp.maximum(last(records.produced, requests), last(records.accepted, requests))
     each = constant(records.pace)
     end = jnp.minimum(over, iterations - 1)
     gained = each[end] * (records.ahead[end] - records.ahead[jnp.maximum(complete, 0)])
 
     finished, refused, rejected, unfinished, absent = range(len(STATUSES))
-    turned = total(jnp.where(records.rejected > 0, records.delivered, -1), jnp.ones_like(places)) > 0
-    too_long = total(jnp.where(records.refused > 0, records.delivered, -1), jnp.ones_like(places)) > 0
+    turned = summed(records.delivered, records.rejected, requests) > 0
+    too_long = summed(records.delivered, records.refused, requests) > 0
     status = jnp.where(service.engines.osl < 1, absent, jnp.where(turned, rejected, unfinished))
     status = jnp.where(too_long, refused, jnp.where(over < iterations, finished, status))
-    came = first(records.delivered)
-    hits = jnp.where(records.admitted >= 0, records.hit, 0)
     outcome = Served(
-        arrival=at(records.came, came) - service.engines.delay,
-        admitted=at(clock, admitted),
-        first_token=jnp.where(accepted < iterations, at(records.ready, accepted), at(clock, computed)),
-        finish=at(clock, over) - gained,
+        arrival=at(records.came, came, jnp.nan) - service.engines.delay,
+        admitted=at(clock, admitted, jnp.nan),
+        first_token=jnp.where(
+            accepted < iterations, at(records.ready, accepted, jnp.nan), at(clock, computed, jnp.nan)
+        ),
+        finish=at(clock, over, jnp.nan) - gained,
         status=status.astype(jnp.int8),
-        preemptions=total(records.preempted, jnp.ones_like(places)),
-        cached=total(records.admitted, hits),
+        preemptions=summed(records.preempted, 1, requests),
+        cached=summed(records.admitted, records.hit, requests),
     )
-    to = jnp.where(came < iterations, records.to[jnp.minimum(came, iterations - 1)], -1)
-    again = last(records.delivered)
-    then = jnp.where(again > came, records.to[jnp.maximum(again, 0)], -1)
-    tokens = [total(records.admitted, jnp.where(records.admitted >= 0, each, 0)) for each in records.loaded]
+    to, again = at(records.to, came, -1), last(records.delivered, requests)
+    then = jnp.where(again > came, at(records.to, again, -1), -1)
+    tokens = [summed(records.admitted, each, requests) for each in records.loaded]
     loaded = jnp.stack(tokens, axis=1) if tokens else jnp.zeros((requests, 0), jnp.int32)
     return outcome, Places(to, then, loaded)
 

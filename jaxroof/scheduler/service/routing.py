@@ -87,9 +87,6 @@ ROUTERS: dict[str, Callable[[View], Array]] = {
 }
 """Routers by name; a number stands for each, so that they are an axis like any other."""
 
-BLIND = ("round_robin", "random", "session")
-"""Routers that look at no engine: engines are independent of each other."""
-
 
 def chosen(router: Array, view: View) -> Array:
     """The engine that the request is sent to, int32.

@@ -7,7 +7,7 @@ from jaxroof.batch import Policy, Traffic
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.numerics.tree import mapped
-from jaxroof.scheduler.advance import NOTHING, Steps
+from jaxroof.scheduler.advance import MANY, Steps
 from jaxroof.scheduler.engine import Drafts, Engine, rules, whole
 from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
@@ -15,7 +15,7 @@ from jaxroof.scheduler.service.lines import Lines, empty_lines
 from jaxroof.scheduler.service.packing import Rows, rows
 from jaxroof.scheduler.service.tiers import TierRules
 from jaxroof.scheduler.service.tree import PrefixTree, empty_tree
-from jaxroof.scheduler.state import NEVER, Clock, Slots, State
+from jaxroof.scheduler.state import NEVER, Clock, Slots, State, resting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +111,7 @@ def begin(
     routing: Routing | None = None,
     transfer: Transfer | None = None,
     delay: Scalar = 0.0,
-    longest: Scalar = 2.0**30,
+    longest: Scalar = MANY,
     tiers: TierRules | None = None,
     drafts: Drafts | None = None,
 ) -> ServiceRun:
@@ -197,46 +197,20 @@ def scalars(pools: bool, images: bool, free: Array | None = None, tiers: bool = 
       free: blocks, shape () or [engines]; None: none.
     """
     zero, no, number = jnp.int32(0), jnp.asarray(False), jnp.zeros((), float)
-    step = mapped(lambda value: number if isinstance(value, float) else zero, NOTHING)
-    state = State(
-        clock=Clock(number, number),
-        count=zero,
-        slots=None,  # type: ignore[arg-type]
-        groups=None,
-        waiting=None,
-        step=step._replace(encodes=zero if images else None),
-        running=zero,
-        offset=zero,
-        free=zero if free is None else free,
-        idle=zero,
-        phases=None,
-        progress=jnp.int32(-1),
-        partial=zero,
-        foremost=jnp.int32(-1),
-        lost=zero,
-        admissions=jnp.int32(1),
-        event=jnp.int32(1),
-        moved=zero,
-        preempted=no,
-        gate=no,
-        pace=number,
-        ahead=number,
-        padding=zero,
-        padded=zero,
+    state = resting(zero if free is None else free, images)._replace(
+        event=jnp.int32(1),  # 0: a node of the prefix tree that was never used
         parked=zero if pools else None,
         loading=number if tiers else None,
     )
     return Own(state, Steps(no, no, zero, zero, number, number))
 
 
-def engine_at(service: Service, engine: Array, parked: Array | None) -> Engine:
-    """The constants of one engine; parked sequences take of the number that may run."""
+def engine_at(service: Service, engine: Array) -> Engine:
+    """The constants of one engine."""
     engines = service.engines
     found = {name: _one(getattr(engines, name), engine) for name in SCALARS}
     if engines.tiers is not None:
         found["tiers"] = mapped(lambda values: values[engine], engines.tiers)
-    if parked is not None:
-        found["sequences"] = found["sequences"] - parked
     own = engines.drafts
     drafts = None if own is None else Drafts(*(None if part is None else part[engine] for part in own))
     return engines._replace(**found, drafts=drafts)

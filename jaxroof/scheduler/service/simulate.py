@@ -33,8 +33,3 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
     loaded = tuple(columns[first:-1] if drafted else columns[first:])
     record = Happening(**known, loaded=loaded, right=columns[-1] if drafted else None)
     return run._replace(state=state), record
-
-
-def remaining(run: ServiceRun) -> Array:
-    """Number of requests that have no answer yet and may get one, shape ()."""
-    return run.state.left

@@ -191,9 +191,14 @@ def load(asked: ServeSpec) -> Load:
     )
 
 
+def seed_of(asked: ServeSpec) -> int:
+    """The seed of all that is drawn; ValueError, one line, where it is none."""
+    return _whole("seed", asked.seed, least=0)
+
+
 def _text_load(asked: ServeSpec) -> Load:
     """The load without its images."""
-    seed = _whole("seed", asked.seed, least=0)
+    seed = seed_of(asked)
     requests = None if asked.requests is None else _whole("requests", asked.requests)
     clients = None if asked.concurrency is None else _whole("concurrency", asked.concurrency)
     if clients is not None and clients > MOST_CLIENTS:

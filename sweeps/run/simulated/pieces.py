@@ -59,6 +59,17 @@ def prices_of(one: Scenario, tables: StepPrices, size: Size) -> tuple[Straight, 
     return price, [np.asarray(read[place], float) for place in price.used]
 
 
+def priced_step(price: Straight, used: Sequence[Any], batch: Batch, rows: Any) -> tuple[Any, Any]:
+    """A step's time on the device and what its host adds, in s.
+
+    Args:
+      price: as of `prices_of`, with the numbers that it reads.
+    """
+    asked = batch.prefill, batch.decode, batch.logits, batch.encode, rows
+    device, host = price(used, [jax.numpy.asarray(leaf, float) for leaf in jax.tree.leaves(asked)])
+    return device, host
+
+
 def _read(one: Scenario, tables: StepPrices) -> tuple[Any, ...]:
     """All that prices of steps may read."""
     place = one.hardware, one.model, one.deployment, one.efficiency
@@ -100,12 +111,7 @@ def _program(
     """
 
     def go(used: Sequence[Any], own: tuple[Any, Any], run: Any) -> Any:
-        def priced(batch: Batch, rows: Any) -> tuple[Any, Any]:
-            asked = batch.prefill, batch.decode, batch.logits, batch.encode, rows
-            device, host = price(used, [jax.numpy.asarray(leaf, float) for leaf in jax.tree.leaves(asked)])
-            return device, host
-
-        return proceed(priced, run, *own, size)
+        return proceed(functools.partial(priced_step, price, used), run, *own, size)
 
     axes = jax.tree.map(lambda axis: None if axis < 0 else axis, (list(used), jax.tree.unflatten(own, work)))
     return compiled(jax.vmap(go, in_axes=(*axes, 0)), quick=short)

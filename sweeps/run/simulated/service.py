@@ -25,11 +25,11 @@ from jaxroof.scheduler.service.outcomes import Places, outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, ServiceRun, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
-from jaxroof.scheduler.service.tiers import TierRules
 from sweeps.run.simulated.engine_timelines import timelines
 from sweeps.run.simulated.lanes import compiled
-from sweeps.run.simulated.pieces import limits, prices_of
-from sweeps.run.simulated.simulation import PIECES, drafting_tables, size_for
+from sweeps.run.simulated.pieces import limits, priced_step, prices_of
+from sweeps.run.simulated.routes import Routes
+from sweeps.run.simulated.simulation import PIECES, drafting_tables, require_finite, size_for
 from sweeps.run.simulated.straight import Straight
 
 FEW = 2_000
@@ -37,19 +37,6 @@ FEW = 2_000
 
 LONGEST_PIECE = 200_000
 """Iterations between two looks at how far a service is, at most: of each the record takes some 100 B."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Routes:
-    """How requests come to replicas."""
-
-    router: str = "round_robin"
-    decode_router: str = "least_requests"
-    prefix_weight: float = 1.0
-    load_weight: float = 1.0
-    seed: int = 0
-    layerwise: bool = True  # a layer's cache leaves as soon as it is computed
-    tiers: TierRules | None = None  # of every replica's cache, in their order; None: there are none
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -139,7 +126,7 @@ def serviced(
     for _ in range(PIECES * max(requests // LONGEST_PIECE, 1)):
         state, more = go([one.used for one in priced], numbers, run.service, state)
         records.append(jax.device_get(more))
-        _require_finite(records[-1])
+        require_finite(records[-1].high)
         left = int(state.left)
         progress(requests - left, requests)
         if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0)):
@@ -228,7 +215,7 @@ def _routing(
     return Routing(
         weight=(np.min(pace) / pace)[numbers],
         pace=pace[numbers],
-        seed=np.int32(routes.seed),
+        seed=np.int32(routes.seed % 2**31),
         prefix=np.float64(routes.prefix_weight),
         load=np.float64(routes.load_weight),
         router=np.int32(of(routes.router)),
@@ -293,9 +280,7 @@ def _program(prices: tuple[Straight, ...], drafting: tuple[bool, ...], shape: Sh
                 def of_kind(one: Straight, own: Any, drafts: bool) -> tuple[Any, Any]:
                     own_decode = given(batch.decode, "decode part of the step")
                     decode = own_decode if drafts else dataclasses.replace(own_decode, drafted=None)
-                    asked = batch.prefill, decode, batch.logits, batch.encode, rows
-                    device, host = one(own, [jax.numpy.asarray(leaf, float) for leaf in jax.tree.leaves(asked)])
-                    return device, host
+                    return priced_step(one, own, dataclasses.replace(batch, decode=decode), rows)
 
                 choices = [functools.partial(of_kind, *each) for each in zip(prices, used, drafting, strict=True)]
                 return choices[0]() if len(choices) == 1 else jax.lax.switch(kind[engine], choices)
@@ -306,8 +291,3 @@ def _program(prices: tuple[Straight, ...], drafting: tuple[bool, ...], shape: Sh
         return run.state, records
 
     return compiled(go, quick=short)
-
-
-def _require_finite(records: Happening) -> None:
-    if not np.isfinite(records.high).all():
-        raise ValueError("the clock of a simulation is not finite: a step takes no finite time")

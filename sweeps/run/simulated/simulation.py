@@ -175,7 +175,7 @@ def simulated(
     for _ in range(PIECES):
         run, records = go(read, own, run)
         pieces.append(records)
-        _require_finite(records.high)
+        require_finite(np.asarray(records.high)[:, -1])
         left = int(np.asarray(_remaining()(run)).sum())
         progress(number - left, number)
         if not left:
@@ -241,11 +241,11 @@ def grown(found: Callable[[Size], tuple[Any, Any]], size: Size, doublings: int) 
     return result, tried, int(left)
 
 
-def _require_finite(clocks: jax.Array) -> None:
-    last = np.asarray(clocks)[:, -1]
-    if not np.isfinite(last).all():
+def require_finite(clocks: np.ndarray) -> None:
+    """ValueError, one line, where a clock of a simulation, in s, is not finite."""
+    if not np.isfinite(clocks).all():
         raise ValueError(
-            f"the clock of a simulation is at {last[~np.isfinite(last)][0]} s: a step takes no finite time"
+            f"the clock of a simulation is at {clocks[~np.isfinite(clocks)][0]} s: a step takes no finite time"
         )
 
 

@@ -40,7 +40,7 @@ WIDTH = 8
 
 
 @dataclasses.dataclass(eq=False)
-class _Search:
+class Search:
     """What is known of one deployment so far."""
 
     low: float = 0.0  # requests/s, the largest that kept the target
@@ -96,7 +96,7 @@ def largest_loads(
       progress: called with the number of simulations that are done.
       share: from the largest load to the one that a replica is sent, which is simulated last; None: the largest.
     """
-    searches = [_Search() for _ in candidates]
+    searches = [Search() for _ in candidates]
     # Traffic, policies and limits once for every candidate; its loads only change the times of arrivals.
     works = _works(candidates, target)
     loads = [[one.load * (1.0 - FIRST), one.load * (1.0 + FIRST)] for one in candidates]
@@ -115,8 +115,7 @@ def largest_loads(
             points = [_point(candidates[i], works[i], load) for i, load in pairs]
             metrics = outcomes(points, progress, width, every)
             simulations += len(pairs)
-            # A load is good where the target is kept and no queue grows.
-            fine = keeps(metrics, target) & (waiting(metrics, np.array([load for _, load in pairs])) <= GROWS)
+            fine = keeps_up(metrics, np.array([load for _, load in pairs]), target)
             for row, (i, load) in enumerate(pairs):
                 searches[i].add(load, bool(fine[row]), {name: float(values[row]) for name, values in metrics.items()})
             low, high = (np.array([getattr(one, end) for one in searches]) for end in ("low", "high"))
@@ -135,6 +134,11 @@ def largest_loads(
                 figures = {name: float(values[row]) for name, values in metrics.items()}
                 results[i] = dataclasses.replace(results[i], metrics=figures, share=load)
     return results, simulations
+
+
+def keeps_up(metrics: Mapping[str, np.ndarray], load: np.ndarray | float, target: Target) -> np.ndarray:
+    """Whether a load is good: the target is kept and no queue grows. Shape [deployments]."""
+    return keeps(metrics, target) & (waiting(metrics, load) <= GROWS)
 
 
 def waiting(metrics: Mapping[str, np.ndarray], load: np.ndarray | float) -> np.ndarray:

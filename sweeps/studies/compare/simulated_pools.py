@@ -9,19 +9,18 @@ import numpy as np
 
 from hwspaces.accelerators.prices import charged_devices
 from jaxroof.deployment import on_one_device, replica_devices
-from jaxroof.jobs.serve import GROWS, serving_metrics
+from jaxroof.jobs.serve import serving_metrics
 from jaxroof.numerics.arrays import eager
 from sweeps.run.precision import precision
 from sweeps.run.simulated.service import kinds, serviced
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.rows import row_spec
 from sweeps.serving.run import Setup, setup
-from sweeps.serving.target import keeps
 from sweeps.studies.compare.figures import figures_of
 from sweeps.studies.compare.question import ServedQuestion
 from sweeps.studies.compare.ranking import ascending
 from sweeps.studies.compare.rows import Row
-from sweeps.studies.compare.simulate import TOLERANCE, stopped, waiting
+from sweeps.studies.compare.simulate import Search, keeps_up
 
 STEP = 1.1
 """By how much the load moves from one simulation to the next while one end of the bracket is not known."""
@@ -70,21 +69,17 @@ def _simulated(question: ServedQuestion, row: Row, rate: float | None, headroom:
     keys = row_spec({**dataclasses.asdict(row), "load": row.metrics["load"]}, {})
     given = setup(serve_spec(**keys))
     at = _figures_at(given)
-    target = question.target
-    low, high, best, worst = 0.0, math.inf, None, None
-    load, number = row.metrics["load"], 0
-    while number < MOST and not (low > 0.0 and high <= low * (1.0 + TOLERANCE)):
+    search, load, number = Search(), row.metrics["load"], 0
+    while number < MOST and not search.known:
         metrics = at(load)
         number += 1
         columns = {name: np.array([value]) for name, value in metrics.items()}
-        if bool(keeps(columns, target)[0]) and float(waiting(columns, load)[0]) <= GROWS:
-            low, best = load, metrics
-        else:
-            high, worst = load, metrics
-        load = math.sqrt(low * high) if low > 0.0 and math.isfinite(high) else low * STEP if low > 0.0 else high / STEP
-    if best is None:
+        search.add(load, bool(keeps_up(columns, load, question.target)[0]), metrics)
+        load = _next(search)
+    if search.best is None:
         return row, number
-    figures = _figures(question, row, given, low, rate, headroom)
+    found = search.result(question.target)
+    figures, best = _figures(question, row, given, found.load, rate, headroom), found.metrics
     if rate is not None:
         best = at(figures["requests_per_second"] / (figures["devices"] / row.devices))
         number += 1
@@ -93,11 +88,18 @@ def _simulated(question: ServedQuestion, row: Row, rate: float | None, headroom:
         row,
         simulated=True,
         replicas=round(figures["devices"] / row.devices),
-        fails=high,
-        binds=stopped(worst, high, target) or row.binds,
-        metrics={**row.metrics, **best, **figures, "load": low},
-        spec={**row.spec, "rate": low / decodes},
+        fails=found.fails,
+        binds=found.missed or row.binds,
+        metrics={**row.metrics, **best, **figures, "load": found.load},
+        spec={**row.spec, "rate": found.load / decodes},
     ), number
+
+
+def _next(search: Search) -> float:
+    """The load that is simulated next: beyond an end of the bracket that is not known, else its middle."""
+    if not search.low > 0.0:
+        return search.high / STEP
+    return math.sqrt(search.low * search.high) if math.isfinite(search.high) else search.low * STEP
 
 
 def _figures_at(given: Setup) -> Callable[[float], dict[str, float]]:

@@ -1,32 +1,4 @@
-"""Tiers of the KV cache below an engine's own: what they hold, what is loaded from them, and what they evict.
-
-Below an engine's own cache stand tiers in an order: host memory, a local SSD, a remote store. A tier is of one engine
-or shared by all. Of every node of the prefix tree a tier holds the first blocks, its chain, as the engine's cache
-does.
-
-- Use: an admission, and an end, uses every node that the sequence holds then, in every tier.
-- Writing through: a tier that is written through gets at every use what the engine's cache then has of the node, if
-  that is more than it has itself. Of any other tier the blocks come from above: where the engine's cache, or the tier
-  above, evicts the end of a chain, the tier gets the chain as it was before, if that is more than it has itself.
-  Blocks that a sequence gives up because it is alone are not written. Writing takes no time.
-- Eviction: a tier with more blocks than it can hold gives them up before anything else happens in the engine that has
-  written them: the node that is first in the order of eviction loses the blocks that are too many, or all it has.
-  Rounds go over the tiers from the first to the last, one node of each that has too many; the next node of the
-  engine's cache is evicted when no tier has too many. In `lru` order the node goes first that was used or written
-  longest ago, of those used together the deepest; in `fifo` order the one that came first, which use does not change.
-  A tier evicts nodes that a sequence holds in the engine's cache too.
-- Time of evictions for tokens of decoding sequences: they reach the tiers at the end of the step that needs the
-  blocks.
-- Loading: a prompt finds, node by node, the longer of the engine's chain and those of the tiers; its hit is found by
-  the rule of the engine's cache, with these lengths. What the engine lacks of it is loaded, each block from the first
-  tier that has it, and always: also where computing were quicker. Loaded blocks take blocks of the engine's cache as
-  computed ones do. A sequence that comes back from host memory after a swap loads nothing.
-- Time of loading: of each tier latency + tokens / bandwidth, 0 where nothing comes from it; of all tiers and of all
-  prompts that begin in the step the sum. The step takes compute + load - overlap min(compute, load): one after the
-  other with an overlap of 0, side by side with 1.
-- Routers count of the tiers those of the engine alone, if they know of tiers, as of the time at which they know its
-  cache.
-"""
+"""Tiers of the KV cache, by the rules of `jaxroof.scheduler.service.tiers`: dictionaries and loops, not arrays."""
 
 import dataclasses
 import itertools
