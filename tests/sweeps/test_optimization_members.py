@@ -1,12 +1,14 @@
 """Mixes of workloads, scenarios, fronts with their rates of exchange, whole numbers, and served streams."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
 
 from sweeps.studies.optimize.evaluator import Evaluator
 from sweeps.studies.optimize.optimum import elasticities, trade_offs
+from sweeps.studies.optimize.problem import Problem
 from sweeps.studies.optimize.quadratic import Polished
 from sweeps.studies.optimize.result import dataset, record
 from sweeps.studies.optimize.search import searched
@@ -225,3 +227,10 @@ def test_bad_streams(changes, message):
     asked = {key: value for key, value in (SERVE | changes).items() if value is not None}
     with pytest.raises(ValueError, match=message):
         problem(asked)
+
+
+def test_a_missing_package_is_named_before_anything_is_computed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optax", None)
+    monkeypatch.setattr(Problem, "prepare", lambda *_: pytest.fail("programs were compiled"))
+    with pytest.raises(ValueError, match="gradient descent needs optax: pip install 'optax"):
+        searched(problem(STEP), Effort())

@@ -11,7 +11,7 @@ import numpy as np
 from hwspaces.quantities.units import plain_arguments
 from sweeps.studies.optimize.confirmation import balance, confirmations, robustness
 from sweeps.studies.optimize.cube import legal_combinations
-from sweeps.studies.optimize.descent import KEPT, best_first, descended, scores, worst
+from sweeps.studies.optimize.descent import KEPT, best_first, descended, optax, scores, worst
 from sweeps.studies.optimize.ends import at_ends
 from sweeps.studies.optimize.optimum import Optimum
 from sweeps.studies.optimize.problem import Problem
@@ -63,6 +63,7 @@ def searched(
       confirm: whether served streams are simulated at the best design.
     """
     clock, several = _Clock(), len(problem.objectives) > 1
+    optax()  # where it lacks, before anything that takes long
 
     # 1. A grid, or a sample, over all combinations of choices.
     designs, sampled = grid(problem, legal_combinations(problem), search)
