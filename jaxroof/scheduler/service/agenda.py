@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array
+from jaxroof.scheduler.service.packing import apart
 from jaxroof.scheduler.state import Clock, plus, whole
 
 
@@ -24,7 +25,7 @@ class Agenda(NamedTuple):
 
     def at(self, request: Array) -> Clock:
         """Time of a request's delivery, the last one if it has been."""
-        return Clock(*(entry(part, request) for part in self.due))
+        return apart(lambda: Clock(*(entry(part, request) for part in self.due)), request >= 0)
 
     def planned(self, request: Array, time: Clock, happens: Array) -> "Agenda":
         """The agenda with a delivery of this request at `time`, if it `happens`."""

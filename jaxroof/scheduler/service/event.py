@@ -87,7 +87,7 @@ def happened(
     own: Own = state.own.at(engine, like, always)
     constants = engine_at(service, engine)
     of = _beside_parked(constants, own.state)
-    slots, phases = apart((_row(state.slots, engine), state.phases[engine]), always)
+    slots, phases = apart(lambda: (_row(state.slots, engine), state.phases[engine]), always)
     one = own.state._replace(
         slots=slots,
         phases=phases,
@@ -111,6 +111,7 @@ def happened(
     stays = jnp.asarray(False) if ended.stays is None else ended.stays
     over = ended.happened & ~stays
     state = _ended(service, shape.turns, state, engine, one, ended.request, over, stays)
+    one = one._replace(waiting=one.waiting._replace(due=state.agenda.due))
     _, due = state.agenda.first()
     coming, opened = due <= until.high, _settled(of, one, fresh & ~ended.more)
     begun = begins | ~state.admitting
@@ -138,7 +139,9 @@ def happened(
         taken = accepted(of, one, line, one.step.need, decision.admits & first)
         state, one, ready = _sent(service, state, taken, engine, until)
         accepted_request = jnp.where(taken.happened, taken.request, nobody)
-        runs = runs & ~taken.happened
+        # Where nobody waits behind it and the next tokens have room, nothing else is done at this instant.
+        short = (one.free < 0) | (one.step.need > one.free + one.idle)
+        runs = runs & ~(taken.happened & (short | (taken.state.waiting.count > 0)))
 
     # 6. The next steps.
     first_work = jnp.maximum(admission.admitted, accepted_request)

@@ -1,5 +1,6 @@
 """Scalars of many engines as rows of two arrays: one gather and one write for all of them."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from jaxroof.numerics.arrays import jax, jnp
@@ -8,16 +9,17 @@ from jaxroof.numerics.struct import Array
 T = TypeVar("T")
 
 
-def apart(rows: T, always: Array) -> T:
+def apart(rows: Callable[[], T], always: Array) -> T:
     """Rows of arrays that are written later, read once.
 
     XLA reads rows again wherever they are used, and copies the arrays where that is after they are written; it does not
-    so with what a branch returns.
+    so with what a branch reads and returns.
 
     Args:
+      rows: without arguments.
       always: bool: true, which XLA does not know.
     """
-    return jax.lax.cond(always, lambda rows: rows, lambda rows: jax.tree.map(jnp.zeros_like, rows), rows)
+    return jax.lax.cond(always, rows, lambda: jax.tree.map(jnp.zeros_like, jax.eval_shape(rows)))
 
 
 class Rows(NamedTuple):
@@ -34,7 +36,7 @@ class Rows(NamedTuple):
           always: as of `apart`.
         """
         leaves, structure = jax.tree.flatten(like)
-        wholes, floats = apart((self.wholes[engine], self.floats[engine]), always)
+        wholes, floats = apart(lambda: (self.wholes[engine], self.floats[engine]), always)
         found, places = [], [0, 0]
         for leaf in leaves:
             real = jnp.issubdtype(leaf.dtype, jnp.floating)

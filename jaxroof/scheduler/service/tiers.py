@@ -28,6 +28,7 @@ does.
   cache.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -103,7 +104,7 @@ class Tier(NamedTuple):
         """
         count, rows, width = self.chain.shape[0], self.order.shape[1], self.order.shape[2]
         rowed, column = nodes // width, nodes % width
-        places, before = apart((entry(self.order, space, rowed), entry(self.chain, nodes, space)), space >= 0)
+        places, before = apart(lambda: (entry(self.order, space, rowed), entry(self.chain, nodes, space)), space >= 0)
         here = (jnp.arange(width, dtype=jnp.int32)[None, :] == column[:, None]) & happens[:, None]
         if eviction is not None:
             old = jnp.min(jnp.where(here, places, NEVER), axis=-1)
@@ -125,7 +126,9 @@ class Tier(NamedTuple):
 
     def noted(self, space: Array, node: Array, picture: Array, happens: Array) -> "Tier":
         """The tier before an eviction changes a node: routers go on with what it has now."""
-        changed, chain = apart((entry(self.changed_in, node, space), entry(self.chain, node, space)), space >= 0)
+        changed, chain = apart(
+            lambda: (entry(self.changed_in, node, space), entry(self.chain, node, space)), space >= 0
+        )
         newly = happens & (changed != picture)
         at = jnp.where(newly, node, self.chain.shape[0])
         return self._replace(
@@ -137,12 +140,12 @@ class Tier(NamedTuple):
         """The tier without blocks of the node that is first in order, if it has too many; that node."""
         missing = entry(self.used, space) - capacity
         row = jnp.argmin(entry(self.least, space)).astype(jnp.int32)
-        places = apart(entry(self.order, space, row), space >= 0)
+        places = apart(lambda: entry(self.order, space, row), space >= 0)
         column = jnp.argmin(places).astype(jnp.int32)
         key = entry(places, column)
         happens = (missing > 0) & (key < NEVER)
         node = jnp.minimum(row * places.shape[0] + column, self.chain.shape[0] - 1)
-        chain = apart(entry(self.chain, node, space), space >= 0)
+        chain = apart(lambda: entry(self.chain, node, space), space >= 0)
         tier = self.noted(space, node, picture, happens)
         rest = chain - jnp.minimum(chain, missing)
         tier = tier.written(space, node[None], rest[None], key[None], None, happens[None])
@@ -166,7 +169,9 @@ class Tiers(NamedTuple):
         """Blocks of nodes in every tier, shape [some] each."""
         spaces = [_space(rules, i, engine) for i in range(len(self.tiers))]
         pairs = zip(self.tiers, spaces, strict=True)
-        return [apart(entry(tier.chain, nodes, space), space >= 0) for tier, space in pairs]
+        return [
+            apart(lambda tier=tier, space=space: entry(tier.chain, nodes, space), space >= 0) for tier, space in pairs
+        ]
 
     def used(self, rules: TierRules, engine: Array, nodes: Array, chains: Array, happens: Array) -> "Tiers":
         """The tiers after an admission or an end has used the nodes of a path.
@@ -182,7 +187,7 @@ class Tiers(NamedTuple):
         tiers = []
         for i, tier in enumerate(self.tiers):
             space = _space(rules, i, engine)
-            old = apart(entry(tier.chain, nodes, space), space >= 0)
+            old = apart(lambda tier=tier, space=space: entry(tier.chain, nodes, space), space >= 0)
             new = jnp.where(rules.through[i], jnp.maximum(old, chains), old)
             tiers.append(tier.written(space, nodes, new, keys, rules.eviction[i], happens & (new > 0)))
         return Tiers(tuple(tiers), self.use + 1)
@@ -201,7 +206,7 @@ class Tiers(NamedTuple):
             gets = above.happened & ~rules.through[i]
             node = above.node
             one = tier.noted(space, node, picture, gets)
-            chain = jnp.maximum(apart(entry(one.chain, node, space), space >= 0), above.before)
+            chain = jnp.maximum(apart(functools.partial(entry, one.chain, node, space), space >= 0), above.before)
             key = use * depths + above.depth
             one = one.written(space, node[None], chain[None], key[None], rules.eviction[i], gets[None])
             one, above = one.evicted(space, rules.capacity[i], picture, depths)
@@ -223,8 +228,9 @@ class Tiers(NamedTuple):
         """
         found = jnp.zeros((nodes.shape[0], pictures.shape[0]), jnp.int32)
         for i, tier in enumerate(self.tiers):
-            rows = (tier.changed_in[nodes], tier.before[nodes], tier.chain[nodes])
-            changed, before, now = apart(rows, nodes[0] >= 0)
+            changed, before, now = apart(
+                lambda tier=tier: (tier.changed_in[nodes], tier.before[nodes], tier.chain[nodes]), nodes[0] >= 0
+            )
             chains = jnp.where(changed == pictures[None], before, now)
             found = jnp.maximum(found, jnp.where(rules.known & ~rules.shared[:, i], chains, 0))
         return found

@@ -11,7 +11,8 @@ evictions for the tokens of decoding sequences.
 
 import functools
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array, given
@@ -20,6 +21,8 @@ from jaxroof.scheduler.prefixes import Place
 from jaxroof.scheduler.service.packing import apart
 from jaxroof.scheduler.service.tiers import Evicted, TierRules, Tiers, empty_tiers, load_time, loads
 from jaxroof.scheduler.state import NEVER, total_of, whole
+
+T = TypeVar("T")
 
 
 class Path(NamedTuple):
@@ -72,7 +75,9 @@ class PrefixTree(NamedTuple):
           rules: of the tiers of all engines.
         """
         nodes = path.inside
-        chains = jnp.where(self.evicted_in[nodes] == self.picture[None, :], self.before[nodes], self.chain[nodes])
+        columns = self.evicted_in, self.before, self.chain
+        evicted_in, before, chains = self._read(lambda: tuple(part[nodes] for part in columns))
+        chains = jnp.where(evicted_in == self.picture[None, :], before, chains)
         if self.tiers is not None and rules is not None:
             chains = jnp.maximum(chains, self.tiers.known(rules, nodes, self.picture))
         return _present(path, chains)
@@ -84,7 +89,7 @@ class PrefixTree(NamedTuple):
     def place(self, engine: Engine, request: Array, isl: Array, target: Array) -> Place:
         """Blocks of a sequence that are in chains: what it finds there, and what a later one will find."""
         path = self.path_of(engine, request)
-        chains, users = self._read(self._at(self.chain, path), self._at(self.users, path))
+        chains, users = self._read(lambda: (self._at(self.chain, path), self._at(self.users, path)))
         some = path.nodes[0] >= 0
         # Whole blocks, and never the whole prompt: its last token has to be computed.
         below = [] if self.tiers is None else self.tiers.chains(engine.tiers, path.inside, self.engine)
@@ -135,7 +140,7 @@ class PrefixTree(NamedTuple):
         """The tree whose tiers were used by an admission or an end of a sequence with so many blocks in chains."""
         if self.tiers is None:
             return self
-        (chains,) = self._read(self._at(self.chain, path))
+        chains = self._read(lambda: self._at(self.chain, path))
         tiers = self.tiers.used(engine.tiers, self.engine, path.inside, chains, path.held(blocks) & happens)
         return self._replace(tiers=tiers)
 
@@ -170,18 +175,15 @@ class PrefixTree(NamedTuple):
         """
         if engine is not None:
             missing = jnp.where(self.over(engine), 0, missing)
-        least = self.least[self.engine]
+        least = self._read(lambda: self.least[self.engine])
         row, key = jnp.argmin(least).astype(jnp.int32), jnp.min(least)
-        places = self.order[self.engine, row]
+        places = self._read(lambda: self.order[self.engine, row])
         column = jnp.argmin(places).astype(jnp.int32)
         there = (key < NEVER) & (missing > 0)
         node = jnp.minimum(row * places.shape[0] + column, self.chain.shape[0] - 1)
-        chain, known, evicted_in, picture = self._read(
-            self.chain[node, self.engine],
-            self.before[node, self.engine],
-            self.evicted_in[node, self.engine],
-            self.picture[self.engine],
-        )
+        columns = self.chain, self.before, self.evicted_in
+        chain, known, evicted_in = self._read(lambda: tuple(part[node, self.engine] for part in columns))
+        picture = self.picture[self.engine]
         taken = jnp.where(there, jnp.minimum(chain, missing), 0)
         gone = there & (chain == taken)
         # Routers go on with what was there before the first eviction of this picture.
@@ -207,10 +209,9 @@ class PrefixTree(NamedTuple):
     def _one(self, path: Path, depth: int) -> tuple[Array, Array]:
         """Chain and users of one node of a path."""
         node = path.inside[depth]
-        chain, users = self._read(self.chain[node, self.engine], self.users[node, self.engine])
-        return chain, users
+        return self._read(lambda: (self.chain[node, self.engine], self.users[node, self.engine]))
 
-    def _read(self, *values: Array) -> tuple[Array, ...]:
+    def _read(self, values: Callable[[], T]) -> T:
         """Entries of the arrays, read once."""
         return apart(values, self.engine >= 0)
 
@@ -249,7 +250,7 @@ class PrefixTree(NamedTuple):
         """The tree with this node's place in the order of eviction, if it `happens`."""
         width = self.order.shape[2]
         row, column = node // width, jnp.mod(node, width)
-        places = self.order[self.engine, row]
+        places = self._read(lambda: self.order[self.engine, row])
         places = jnp.where(happens & (jnp.arange(width, dtype=jnp.int32) == column), key, places)
         return self._replace(
             order=self.order.at[self.engine, row].set(places),

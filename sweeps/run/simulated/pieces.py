@@ -12,7 +12,7 @@ from jaxroof.numerics.arrays import jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, StepPrices
 from jaxroof.scheduler import Size, proceed
-from sweeps.run.simulated.lanes import Axes, compiled
+from sweeps.run.simulated.lanes import Axes, looped
 from sweeps.run.simulated.straight import Straight
 
 
@@ -114,4 +114,4 @@ def _program(
         return proceed(functools.partial(priced_step, price, used), run, *own, size)
 
     axes = jax.tree.map(lambda axis: None if axis < 0 else axis, (list(used), jax.tree.unflatten(own, work)))
-    return compiled(jax.vmap(go, in_axes=(*axes, 0)), quick=short)
+    return looped(jax.vmap(go, in_axes=(*axes, 0)), quick=short)

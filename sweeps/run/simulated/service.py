@@ -26,14 +26,17 @@ from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, ServiceRun, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
 from sweeps.run.simulated.engine_timelines import timelines
-from sweeps.run.simulated.lanes import compiled
+from sweeps.run.simulated.lanes import compiled, looped
 from sweeps.run.simulated.pieces import limits, priced_step, prices_of
 from sweeps.run.simulated.routes import Routes
 from sweeps.run.simulated.simulation import PIECES, drafting_tables, require_finite, size_for
 from sweeps.run.simulated.straight import Straight
 
-FEW = 2_000
+FEW = 20_000
 """Requests of a service that ends before its program would be optimised."""
+
+PIECE = 0.25
+"""Iterations per request between two looks at how far a service is: what is left of the last piece is idle."""
 
 LONGEST_PIECE = 200_000
 """Iterations between two looks at how far a service is, at most: of each the record takes some 100 B."""
@@ -97,7 +100,7 @@ def serviced(
     shape = Shape(
         engines=len(numbers),
         slots=size.slots,
-        iterations=min(max(int(1.25 * requests), 256), LONGEST_PIECE),
+        iterations=min(max(int(PIECE * requests), 256), LONGEST_PIECE),
         block=size.block,
         nodes=0 if not float(policy.prefix_caching) else _nodes(traffic),
         turns=_most_followers(traffic),
@@ -123,7 +126,7 @@ def serviced(
     drafting = tuple(one.drafts for one in priced)
     go = _program(tuple(one.price for one in priced), drafting, shape, requests <= FEW)
     state, records = run.state, []
-    for _ in range(PIECES * max(requests // LONGEST_PIECE, 1)):
+    for _ in range(int(PIECES / PIECE) * max(requests // LONGEST_PIECE, 1)):
         state, more = go([one.used for one in priced], numbers, run.service, state)
         records.append(jax.device_get(more))
         require_finite(records[-1].high)
@@ -290,4 +293,4 @@ def _program(prices: tuple[Straight, ...], drafting: tuple[bool, ...], shape: Sh
         run, records = proceed(of_engine, ServiceRun(service, state), shape)
         return run.state, records
 
-    return compiled(go, quick=short)
+    return looped(go, quick=short)
