@@ -28,14 +28,26 @@ class Delivered(NamedTuple):
     rejected: Array  # bool: the queue is full
 
 
-def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
-    """The service after the first delivery that is due, if one is."""
-    request, time = state.agenda.first()
+def is_due(state: ServiceState) -> Array:
+    """Whether a delivery comes before the next instant of an engine."""
+    _, time = state.agenda.first()
     current = jnp.maximum(state.current, 0)
     within = state.current >= 0
     instant = jnp.where(within, state.until.high[current], jnp.min(state.until.high))
     # At the time of an instant its ends come first.
-    happens = jnp.isfinite(time) & ((time < instant) | ((time <= instant) & within & state.opened))
+    return jnp.isfinite(time) & ((time < instant) | ((time <= instant) & within & state.opened))
+
+
+def nothing_delivered(state: ServiceState) -> Delivered:
+    """The service as it is."""
+    nobody, no = jnp.int32(-1), jnp.asarray(False)
+    return Delivered(state, nobody, jnp.zeros((), float), nobody, no, no)
+
+
+def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
+    """The service after the first delivery that is due, if one is."""
+    request, _ = state.agenda.first()
+    happens = is_due(state)
     clock = state.agenda.at(request)
     handed = None if state.holder is None else entry(state.holder, request) >= 0
 
