@@ -28,10 +28,8 @@ _ROUTER += "least_tokens, prefix, slo or power_of_two (default: one replica in d
 _PREFILL = "of a pool for prompts: hardware, efficiency, tp, dp, ...; what is not said is as in the decode pool, which "
 _PREFILL += "other flags describe, but degrees, which are 1; may be given several times"
 _TIERS = "tiers of the KV cache below the devices' memory: host=1TB,ssd=8TB,remote=100TB, of a server each but remote"
-_TIER_RULES = (
-    "write=through or back, eviction=lru, fifo or session, overlap=0 .. 1 of loads with compute, known=1: to routers; "
-)
-_TIER_RULES += "may be given several times"
+_TIER_RULES = "write=through or back, eviction=lru, fifo or session, overlap=0 .. 1 of loads with compute, known=1: to "
+_TIER_RULES += "routers; may be given several times"
 _SET = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times"
 _ONE_DRAFT = "draft is one model; sweep deployment.drafts and workload.acceptance for others' ways"
 _ONE_PRECISION = "communication is one precision; sweep deployment.communication_bytes for several"
