@@ -13,9 +13,10 @@ does.
   written them: the node that is first in the order of eviction loses the blocks that are too many, or all it has.
   Rounds go over the tiers from the first to the last, one node of each that has too many; the next node of the
   engine's cache is evicted when no tier has too many. In `lru` order the node goes first that was used or written
-  longest ago, of those used together the deepest; in `fifo` order the one that came first, which use does not change; in
-  `session` order the oldest session's, the deepest first. A session begins when the last node of a path comes that the
-  tier does not have; what several sessions have in common is as young as the last of them. A tier evicts nodes that a sequence holds in the engine's cache too.
+  longest ago, of those used together the deepest; in `fifo` order the one that came first, which use does not change;
+  in `session` order those of the oldest session, the deepest first. A session begins when a path is used whose last
+  node the tier does not have; what several sessions have in common is as young as the last of them. A tier evicts
+  nodes that a sequence holds in the engine's cache too.
 - Time of evictions for tokens of decoding sequences: they reach the tiers at the end of the step that needs the
   blocks.
 - Loading: a prompt finds, node by node, the longer of the engine's chain and those of the tiers; its hit is found by
