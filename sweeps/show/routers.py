@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from hwspaces import formatted
 from sweeps.data.labels import number
 from sweeps.show import style
 
@@ -23,8 +22,8 @@ SOURCES = {
 DARK = ("hbm", "ssd", "again")
 """Sources whose colour is dark enough for white letters."""
 
-NARROW = 0.045
-"""Share below which a part has no room for its number."""
+WIDE, NARROW = 0.07, 0.03
+"""Shares from which a part has room for its number with the unit, and for the number alone."""
 
 
 @style.styled
@@ -57,8 +56,12 @@ def routers(data: xr.Dataset) -> Any:
 
 def _title(data: xr.Dataset) -> str:
     first, last = data.isel(router=0), data.isel(router=-1)
-    times = [formatted(float(one.ttft_p99), "s") for one in (first, last)]
-    return f"TTFT at p99 is {times[0]} with the router {first.router.item()} and {times[1]} with {last.router.item()}"
+    times = [_seconds(one.ttft_p99) for one in (first, last)]
+    again = float(last.prompt_share.sel(source="again"))
+    return (
+        f"TTFT at p99: {times[0]} with {first.router.item()}, {times[1]} with {last.router.item()}, which computes "
+        f"{100.0 * again:.0f} % of the prompts again"
+    )
 
 
 def _details(data: xr.Dataset) -> str:
@@ -82,11 +85,13 @@ def _shares(axes: Any, data: xr.Dataset) -> None:
         axes.barh(places, shares, 0.66, start, color=colour, label=words, edgecolor="white", lw=0.8)
         for place, share, begin in zip(places, shares, start, strict=True):
             if share >= NARROW:
+                text = f"{100.0 * share:.0f}{' %' if share >= WIDE else ''}"
                 ink = "white" if name in DARK else style.INK
-                words = {"ha": "center", "va": "center", "fontsize": 9, "color": ink}
-                axes.text(begin + share / 2.0, place, f"{100.0 * share:.0f} %", **words)
+                axes.text(begin + share / 2.0, place, text, ha="center", va="center", fontsize=9, color=ink)
         start = start + shares
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.985), ncols=6, borderpad=0.0, handlelength=0.9)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(-0.01, 0.985), ncols=6, borderpad=0.0, handlelength=0.9, columnspacing=1.2
+    )
     axes.set_xlim(0.0, 1.0)
     axes.set_xticks(np.linspace(0.0, 1.0, 5), [f"{share} %" for share in (0, 25, 50, 75, 100)])
     axes.set_xlabel("Share of the prompt tokens of finished requests")
@@ -96,14 +101,22 @@ def _times(axes: Any, data: xr.Dataset) -> None:
     """A line from p50 to p99 of TTFT for every router, with both times written beside it."""
     axes.set_title("Time to first token, median to 99th percentile", pad=24)
     middle, high = data.ttft_p50.values, data.ttft_p99.values
-    ends = np.array([middle.min() / 1.9, high.max() * 1.9])
+    ends = np.array([middle.min() / 3.0, high.max() * 2.6])
     colour = style.SERIES_COLOURS[6]
+    for time, words in ((middle[0], "p50"), (high[0], "p99")):
+        above = {"xytext": (0, 9), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(words, (time, 0), fontsize=9, color=style.QUIET, **above)
     for place, low, far in zip(np.arange(len(middle)), middle, high, strict=True):
         axes.plot([low, far], [place, place], color=style.CLOUD, lw=5, solid_capstyle="round", zorder=1)
         axes.scatter([low], [place], s=52, color="white", edgecolor=colour, lw=1.6, zorder=2)
         axes.scatter([far], [place], s=52, color=colour, zorder=2)
         for time, side, words in ((low, -9, "right"), (far, 9, "left")):
             place_of = {"xytext": (side, 0), "textcoords": "offset points", "va": "center", "ha": words}
-            axes.annotate(formatted(float(time), "s"), (time, place), fontsize=9.5, **place_of)
+            axes.annotate(_seconds(time), (time, place), fontsize=9.5, **place_of)
     style.quantity_axis(axes, "x", "TTFT, logarithmic", "s", ends, True, ends)
     style.grid_behind(axes, "x")
+
+
+def _seconds(time: Any) -> str:
+    """A time in s, as its axis has it: "0.183 s", "38.6 s"."""
+    return f"{number(float(time), 3)} s"
