@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli import common, service
+from sweeps.cli import common, serve_routers, service
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument, write
 from sweeps.cli.progress import Line
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
     """Simulate, write the files that are wanted, and print the report or its JSON."""
     spec = asked(options)
     if "," in (spec.router or ""):
-        return _routers(options, spec)
+        return serve_routers.run(options, spec)
     from sweeps.answers import serve as report
     from sweeps.serving.run import simulation
 
@@ -95,28 +95,6 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         return print_json(report.record(result))
     report.show(result, files(options))
-
-
-def _routers(options: argparse.Namespace, spec: Any) -> None:
-    """The same load with several routers, one after the other."""
-    if options.chrome_trace:
-        raise ValueError(f"--chrome-trace is of one simulation, and --router {spec.router} asks for several")
-    from sweeps.answers import routers as report
-    from sweeps.serving.files import routers_dataset, written
-    from sweeps.serving.routers import routed
-
-    with Line("compiling") as bar:
-        found = routed(spec, lambda name, *done: bar.show(f"{name}: {done[0]:,} of {done[1]:,} requests", *done))
-    data = routers_dataset(spec, found)
-    if options.plot:
-        from sweeps.show.routers import routers
-
-        write(options, "plot", lambda: routers(data))
-    if options.output:
-        written(options.output, data, options.force)
-    if options.json:
-        return print_json(report.record(found))
-    report.show(found, files(options))
 
 
 def _write(options: argparse.Namespace, found: Any) -> None:
