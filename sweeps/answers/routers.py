@@ -7,6 +7,7 @@ from typing import Any
 from hwspaces import formatted
 from sweeps.answers import serve, tables
 from sweeps.ask.names import units
+from sweeps.data.labels import number
 from sweeps.run.simulated.objective import limits, slo_text
 from sweeps.run.simulated.policies import policy_text
 from sweeps.serving.report import prompt_shares, replica_loads, status_text
@@ -34,12 +35,15 @@ def show(found: Mapping[str, Simulation], files: Iterable[str]) -> None:
 
     heads = [SOURCES[name] for name in prompt_shares(first)]
     heads += [f"{serve.NAMES[name]}\n{percent}" for name, percent in LATENCIES]
-    heads += ["output\ntokens/s", "largest\nload", *(["good"] if limited else [])]
+    # Answers of one token have no rate of later ones.
+    rate = "tokens_per_second" if "tokens_per_second" in first.metrics else "requests_per_second"
+    heads += ["output\ntokens/s" if rate == "tokens_per_second" else "requests/s"]
+    heads += ["largest\nload", *(["good"] if limited else [])]
     listing = tables.table("router", *heads, numbers=heads)
     for name, one in found.items():
         cells = [tables.percent(share) for share in prompt_shares(one).values()]
         cells += [serve.time_text(one.metrics.get(f"{latency}_{percent}", math.nan)) for latency, percent in LATENCIES]
-        cells += [f"{one.metrics['tokens_per_second']:,.0f}", f"{imbalance(one):.2f}"]
+        cells += [number(one.metrics[rate]), f"{imbalance(one):.2f}"]
         listing.add_row(name, *cells, *([tables.percent(one.metrics["good_share"])] if limited else []))
     out.print(listing)
     out.print()

@@ -58,10 +58,8 @@ def _title(data: xr.Dataset) -> str:
     first, last = data.isel(router=0), data.isel(router=-1)
     times = [_seconds(one.ttft_p99) for one in (first, last)]
     again = float(last.prompt_share.sel(source="again"))
-    return (
-        f"TTFT at p99: {times[0]} with {first.router.item()}, {times[1]} with {last.router.item()}, which computes "
-        f"{100.0 * again:.0f} % of the prompts again"
-    )
+    more = f", which computes {100.0 * again:.0f} % of the prompts again" if again >= 0.01 else ""
+    return f"TTFT at p99: {times[0]} with {first.router.item()}, {times[1]} with {last.router.item()}{more}"
 
 
 def _details(data: xr.Dataset) -> str:

@@ -61,6 +61,15 @@ def test_pools_have_the_loads_of_replicas_for_prompts():
     assert found.sizes["replica_number"] == 2 and found.source.values.tolist() == ["hbm", "again", "new"]
 
 
+def test_no_request_that_fits_and_answers_of_one_token():
+    words = MODEL | {"deployment": {"dp": 2}, "rate": 10, "requests": 5, "router": "slo,random"}
+    refused = sweeps.serve(**words, isl=512_000, osl=8)
+    assert (refused.refused == 5).all() and (refused.prompt_share == 0.0).all() and (refused.replica_load == 0.0).all()
+    with pytest.raises(ValueError, match="with one of the routers no request finished, so there is nothing to draw"):
+        routers(refused)
+    assert "tokens_per_second" not in sweeps.serve(**words, isl=512, osl=1)
+
+
 def test_a_picture_has_a_row_for_each_the_quickest_first(several):
     made = routers(several)
     left, right = made.axes
