@@ -102,6 +102,8 @@ def decided(engine: Engine, state: State, fresh: Array, settled: Array, next_end
     short = short & ~admission.happened & (state.running > 0)
     state, lost = preempted(engine, state, short & ~alone)
     state = shortened(engine, state, short & alone)
+    # What it gives up is for its own tokens: where admissions come before room, there are none after it.
+    state = state._replace(preempted=state.preempted | (short & alone & ~engine.mixed))
 
     # Room is looked at again where a sequence has come back from host memory to decode in the coming step.
     returned = admission.happened & (state.step.prompt == 0)

@@ -18,7 +18,7 @@ from sweeps.run.evidence import Beyond, serving_beyond
 from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
-from sweeps.serving.report import binding, cache_tokens, nearest, slo_lines, status_text
+from sweeps.serving.report import binding, cache_tokens, nearest, prompt_shares, slo_lines, status_text
 from sweeps.serving.run import Simulation
 
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E", "queueing": "queueing"}
@@ -51,7 +51,7 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     latencies = tables.table("latency", *columns, "meaning", numbers=columns)
     # A run without output tokens lacks latencies such as TPOT.
     for name in (name for name in LATENCIES if f"{name}_mean" in simulation.metrics):
-        values = [_time(simulation.metrics[f"{name}_{column}"]) for column in columns]
+        values = [time_text(simulation.metrics[f"{name}_{column}"]) for column in columns]
         latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
     out.print(latencies)
     out.print()
@@ -84,31 +84,36 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
 
 def service_lines(simulation: Simulation) -> list[str]:
     """The way of requests to replicas in words, where all are simulated."""
-    routes, pool = simulation.routes, simulation.case.scenario.prefill
+    routes = simulation.routes
     if routes is None:
         return []
     weights = f" (prefix {routes.prefix_weight:g}, load {routes.load_weight:g})" if routes.router == "prefix" else ""
-    if pool is None:
+    lines = pool_lines(simulation)
+    if lines:
+        lines.append(f"router  {routes.router}{weights} to prefill, {routes.decode_router} to decode")
+    else:
         number = simulation.replicas
-        lines = [f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}"]
-        return lines + tier_lines(simulation)
-    first, then = int(pool.deployment.dp), simulation.replicas
+        lines.append(f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}")
+    return lines + tier_lines(simulation)
+
+
+def pool_lines(simulation: Simulation) -> list[str]:
+    """The pools in words, where there are two."""
+    routes, pool = simulation.routes, simulation.case.scenario.prefill
+    if routes is None or pool is None:
+        return []
     sent = "layer by layer" if routes.layerwise else "after the prompt"
     return [
-        f"pools   prefill {first:,} x {spread_text(pool.deployment)}, decode {then:,} x "
-        f"{spread_text(simulation.case.scenario.deployment)}; the cache is sent {sent}",
-        f"router  {routes.router}{weights} to prefill, {routes.decode_router} to decode",
-        *tier_lines(simulation),
+        f"pools   prefill {int(pool.deployment.dp):,} x {spread_text(pool.deployment)}, decode "
+        f"{simulation.replicas:,} x {spread_text(simulation.case.scenario.deployment)}; the cache is sent {sent}"
     ]
 
 
 def tier_shares(simulation: Simulation) -> dict[str, float]:
     """Share of the prompt tokens that was loaded from every tier of the cache, by its name."""
-    if simulation.places is None or simulation.routes is None:
-        return {}
-    names = simulation.routes.tier_names
-    loaded, prompts = np.sum(simulation.places.loaded, axis=0), float(np.sum(simulation.load.stream.isl))
-    return {name: float(tokens) / prompts for name, tokens in zip(names, loaded, strict=True)}
+    names = () if simulation.routes is None else simulation.routes.tier_names
+    shares = prompt_shares(simulation) if names else {}
+    return {name: shares[name] for name in names}
 
 
 def routes_record(simulation: Simulation) -> dict[str, Any]:
@@ -150,7 +155,7 @@ def _print_classes(out: Any, simulation: Simulation) -> None:
     stream, limited = simulation.replica.stream, class_objectives(simulation.load.classes, simulation.objective)
     for position, (name, metrics) in enumerate(simulation.classes.items()):
         one = simulation.load.classes[position]
-        values = [_time(metrics[f"{latency}_{of}"]) for latency, of in columns]
+        values = [time_text(metrics[f"{latency}_{of}"]) for latency, of in columns]
         good = f"{100.0 * metrics['good_share']:.1f} %" if limits(limited[position]) else ""
         count = f"{int(np.sum(stream.kind == position)):,}"
         class_table.add_row(name, count, *values, good, limits_text(one, simulation.objective))
@@ -190,5 +195,6 @@ def record(simulation: Simulation) -> dict[str, Any]:
     }
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
+    """A time with its unit; "-" where there is none."""
     return formatted(seconds, "s") if math.isfinite(seconds) else "-"

@@ -89,6 +89,13 @@ OF_ITERATIONS = {
 }
 """What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""
 
+OF_ROUTERS = {
+    "prompt_share": Metric("1", "share of the prompt tokens of finished requests that came from each source"),
+    "replica_load": Metric("1", "requests that the replica has, mean over the run"),
+    "load_imbalance": lower("1", "requests that the replica with most of them has, over the mean of all replicas"),
+}
+"""What is known of every router of a comparison, beside metrics of simulations."""
+
 STATES = ("met", "more", "none")
 """How a search for a capacity ends: at it; at the highest load that was tried; not even at the lowest."""
 
@@ -125,6 +132,7 @@ VARIABLES: dict[str, Metric] = {
     **steady.METRICS,
     **OF_REQUESTS,
     **OF_ITERATIONS,
+    **OF_ROUTERS,
     **CAPACITIES,
     **train.METRICS,
     **disaggregated.METRICS,

@@ -24,12 +24,13 @@ _ENGINE = "vllm, sglang, trtllm, or a release such as vllm@0.11 (default: the ef
 _POLICY = "a number of the engine's scheduler, docs/guide/serving.md: token_budget=2048, order=prefill_first, "
 _POLICY += "queue=shortest_first; may be given several times"
 _ROUTER = "simulate all replicas (dp), and send requests by: round_robin, random, session, least_requests, "
-_ROUTER += "least_tokens, prefix or slo (default: one replica in dp is simulated)"
+_ROUTER += "least_tokens, prefix, slo or power_of_two (default: one replica in dp is simulated); several, with commas "
+_ROUTER += "between, are compared"
 _PREFILL = "of a pool for prompts: hardware, efficiency, tp, dp, ...; what is not said is as in the decode pool, which "
 _PREFILL += "other flags describe, but degrees, which are 1; may be given several times"
 _TIERS = "tiers of the KV cache below the devices' memory: host=1TB,ssd=8TB,remote=100TB, of a server each but remote"
-_TIER_RULES = "write=through or back, eviction=lru or fifo, overlap=0 .. 1 of loads with compute, known=1: to routers; "
-_TIER_RULES += "may be given several times"
+_TIER_RULES = "write=through or back, eviction=lru, fifo or session, overlap=0 .. 1 of loads with compute, known=1: to "
+_TIER_RULES += "routers; may be given several times"
 _SET = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times"
 _ONE_DRAFT = "draft is one model; sweep deployment.drafts and workload.acceptance for others' ways"
 _ONE_PRECISION = "communication is one precision; sweep deployment.communication_bytes for several"
@@ -85,7 +86,7 @@ class ServedWords(CaseWords):
 class ServiceWords(ServedWords):
     """Words of one simulated service: its engine's, and how requests come to its replicas."""
 
-    router: str | None = word("NAME", _ROUTER, "how requests come to replicas", apart=True)
+    router: str | None = word("NAME,..", _ROUTER, "how requests come to replicas", apart=True)
     router_weights: str | None = word("NAME=WEIGHT,..", "of the router prefix: prefix=1,load=1 (default)", apart=True)
     decode_router: str | None = word("NAME", "of prompts to decoding replicas (default least_requests)", apart=True)
     prefill: Table = word("NAME=VALUE", _PREFILL, "table: the prefill pool", apart=True, default=dict)

@@ -9,7 +9,7 @@ from sweeps.answers.answer import say
 from sweeps.cli import common, request, step
 from sweeps.cli.outputs import picture_argument, write
 
-OF_FILES = ("overview", "heatmap", "lines", "pareto", "breakdown", "spread", "speculation", "splits")
+OF_FILES = ("overview", "heatmap", "lines", "pareto", "breakdown", "spread", "speculation", "splits", "routers")
 
 OF_CASES = ("roofline", "power")
 """Kinds that draw one step or static batch, which flags describe."""

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli import common, service
+from sweeps.cli import common, serve_routers, service
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument, write
 from sweeps.cli.progress import Line
@@ -82,6 +82,8 @@ def asked(options: argparse.Namespace) -> Any:
 def run(options: argparse.Namespace) -> None:
     """Simulate, write the files that are wanted, and print the report or its JSON."""
     spec = asked(options)
+    if "," in (spec.router or ""):
+        return serve_routers.run(options, spec)
     from sweeps.answers import serve as report
     from sweeps.serving.run import simulation
 

@@ -1,9 +1,10 @@
 """Simulations as labelled datasets, from names and numbers in one call, and those datasets in netCDF files."""
 
+import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from sweeps.data.store import saved
 from sweeps.run.simulated.load import seed_of
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record
+from sweeps.run.simulated.routes import router_names
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
-from sweeps.serving.report import iteration_columns, request_columns
+from sweeps.serving.report import iteration_columns, prompt_shares, replica_loads, request_columns
+from sweeps.serving.routers import imbalance, routed
 from sweeps.serving.run import Simulation, simulation
 
 
@@ -39,6 +42,7 @@ def serve(
     Returns:
       Metrics without dimension; latencies and outcome of every request along `request`; what the engine did along
       `iteration`: a step with prompts, several decode steps in which nothing changes, or a wait. SI units, float64.
+      With several routers, `router="session,prefix"`, as of `routers_dataset`.
 
     Raises:
       ValueError: one line that names the key, its value and what is allowed.
@@ -46,7 +50,10 @@ def serve(
     Example:
       sweeps.serve("H100-SXM", "Llama-3.1-8B", rate=8, isl=1024, osl=256, slo="ttft=500ms,tpot=40ms")
     """
-    return dataset(simulation(serve_spec(hardware=hardware, model=model, **keys), progress))
+    spec = serve_spec(hardware=hardware, model=model, **keys)
+    if len(router_names(spec.router)) > 1:
+        return routers_dataset(spec, routed(spec, lambda name, *done: progress(*done)))
+    return dataset(simulation(spec, progress))
 
 
 def dataset(simulation: Simulation) -> xr.Dataset:
@@ -65,6 +72,30 @@ def dataset(simulation: Simulation) -> xr.Dataset:
         name: (dims, column, variable_attributes(name, column.dtype)) for name, (dims, column) in values.items()
     }
     return xr.Dataset(variables, attrs=attributes(simulation))
+
+
+def routers_dataset(asked: ServeSpec, found: Mapping[str, Simulation]) -> xr.Dataset:
+    """Everything about one load with several routers.
+
+    Returns:
+      Metrics along `router`; along `router` and `request` what became of each; `prompt_share` along `router` and
+      `source`, `replica_load` along `router` and `replica_number`. SI units, float64; attributes as of a simulation.
+    """
+    each = list(found.values())
+    values: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
+        name: (("router",), np.array([one.metrics.get(name, np.nan) for one in each])) for name in each[0].metrics
+    }
+    values["load_imbalance"] = (("router",), np.array([imbalance(one) for one in each]))
+    columns = [request_columns(one) for one in each]
+    for name in columns[0]:
+        values[name] = (("router", "request"), np.stack([np.asarray(one[name]) for one in columns]))
+    shares = [prompt_shares(one) for one in each]
+    values["prompt_share"] = (("router", "source"), np.array([list(one.values()) for one in shares]))
+    values["replica_load"] = (("router", "replica_number"), np.stack([replica_loads(one) for one in each]))
+    labels = {"router": list(found), "source": list(shares[0])}
+    variables = {name: (dims, data, variable_attributes(name, data.dtype)) for name, (dims, data) in values.items()}
+    own = attributes(dataclasses.replace(each[0], spec=asked))
+    return xr.Dataset(variables, labels, own | {"title": f"{own['title']}, with {len(found)} routers"})
 
 
 def written(path: str | os.PathLike[str], data: xr.Dataset, force: bool = False) -> None:

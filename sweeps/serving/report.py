@@ -7,7 +7,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.batch import STATUSES
-from jaxroof.numerics.struct import Array
+from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.service.outcomes import Places
 from sweeps.data.labels import number
 from sweeps.run.simulated.objective import WORDS, limits, slo_text
@@ -45,6 +45,36 @@ def _places(places: Places) -> dict[str, Array]:
     own = {"replica": np.asarray(places.first, np.int32)}
     then = np.asarray(places.then, np.int32)
     return own | ({"decode_replica": then} if (then >= 0).any() else {})
+
+
+def prompt_shares(simulation: Simulation) -> dict[str, float]:
+    """Shares of the prompt tokens of finished requests by where they came from, 1 together.
+
+    `hbm`: the devices' cache; tiers by their names; `again`: computed, though an earlier request had them; `new`:
+    computed, as no earlier one had.
+    """
+    served, stream = simulation.served, simulation.replica.stream
+    done = served.status == STATUSES.index("finished")
+    names = () if simulation.routes is None else simulation.routes.tier_names
+    cached = np.asarray(served.cached, float)
+    loaded = np.zeros((len(done), 0)) if simulation.places is None else np.asarray(simulation.places.loaded, float)
+    columns = {"hbm": cached - np.sum(loaded, axis=1), **dict(zip(names, loaded.T, strict=True))}
+    columns["again"] = np.maximum(stream.shared - cached, 0.0)
+    columns["new"] = stream.isl - cached - columns["again"]
+    prompts = max(float(np.sum(stream.isl[done])), 1.0)
+    return {name: float(np.sum(tokens[done])) / prompts for name, tokens in columns.items()}
+
+
+def replica_loads(simulation: Simulation) -> np.ndarray:
+    """Requests that every replica has which a router sends new ones to, mean over the run, shape [replicas]."""
+    served, places = simulation.served, given(simulation.places, "replicas of requests")
+    pool = simulation.case.scenario.prefill
+    # A replica for prompts has a request until its first token.
+    ends = served.finish if pool is None else served.first_token
+    spans = np.nan_to_num(np.asarray(ends - served.arrival, float))
+    there = np.asarray(places.first) >= 0
+    count = simulation.replicas if pool is None else int(pool.deployment.dp)
+    return np.bincount(places.first[there], spans[there], count) / max(simulation.metrics["duration"], 1e-30)
 
 
 def iteration_columns(simulation: Simulation) -> dict[str, np.ndarray]:

@@ -22,7 +22,7 @@ from sweeps.show.plane import REDUCTIONS, best_sentence, group_axis, held, line_
 MODULES = {"lines": "scatter"}
 """Kind -> the module of its function, where it has another name."""
 
-WHOLE = ("speculation", "splits")
+WHOLE = ("speculation", "splits", "routers")
 """Kinds that draw all of a file, and choose nothing in it."""
 
 
@@ -54,7 +54,8 @@ def picture(
 
     Args:
       file: of a sweep, or its folder.
-      kind: overview, heatmap, lines, pareto, breakdown, spread, speculation or splits.
+      kind: overview, heatmap, lines, pareto, breakdown, spread, speculation, splits or routers; the overview of a file
+        of several routers is the last one.
       x, y: axes; of a Pareto front, metrics.
       metric: what is drawn, and by what a design is best; None: the first of what readers ask for.
       at: "AXIS=VALUE": only there.
@@ -66,8 +67,9 @@ def picture(
       ValueError: one line, for a name that the file does not have, or a file without what is drawn.
     """
     how, places = labels.known(reduce or "best", REDUCTIONS, "reduction"), list(at or ())
-    drawing = getattr(importlib.import_module(f"sweeps.show.{MODULES.get(kind, kind)}"), kind)
     with opened(file) as stored:
+        kind = "routers" if kind == "overview" and "prompt_share" in stored else kind
+        drawing = getattr(importlib.import_module(f"sweeps.show.{MODULES.get(kind, kind)}"), kind)
         if kind == "spread":
             return drawing(stored)
         if kind in WHOLE:

@@ -100,6 +100,24 @@ def test_clients_in_a_closed_loop(capsys):
     assert found["metrics"]["finished"] == 48 and found["metrics"]["batch_max"] <= 4
 
 
+def test_several_routers_are_a_table_a_record_a_dataset_and_a_picture(capsys, tmp_path):
+    words = (*OPEN, "--dp", "2", "--router", "round_robin,least_requests", "--slo", "ttft=1s")
+    names = [tmp_path / name for name in ("run.nc", "run.png")]
+    lines = printed(capsys, *words, "-o", names[0], "--plot", names[1]).splitlines()
+    rows = {line.split()[0]: line.split() for line in lines if line}
+    assert rows["router"][1:4] == ["HBM", "again", "new"] and rows["router"][-3:] == ["tokens/s", "load", "good"]
+    assert rows["round_robin"][1:7] == ["0.0", "%", "0.0", "%", "100.0", "%"] and rows["least_requests"][-1] == "%"
+    assert "good: requests that keep TTFT <= 1 s" in lines and "status  48 finished" in lines
+    assert lines[-2:] == [f"file    {name}" for name in names]
+    with xr.open_dataset(names[0]) as data:
+        assert data.sizes["router"] == 2 and data.ttft.dims == ("router", "request") and data.sizes["request"] == 48
+    found = json.loads(printed(capsys, *words, "--json"), parse_constant=pytest.fail)
+    assert list(found["routers"]) == ["round_robin", "least_requests"] and found["requests"] == 48
+    one = found["routers"]["round_robin"]
+    assert one["prompt_shares"] == {"hbm": 0.0, "again": 0.0, "new": 1.0} and len(one["replica_loads"]) == 2
+    assert set(found["units"]) == set(one["metrics"])
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -116,6 +134,11 @@ def test_clients_in_a_closed_loop(capsys):
         ((*OPEN, "-o", "run.csv"), "-o run.csv must end in .nc"),
         ((*OPEN, "--plot", "/nowhere/run.png"), "--plot /nowhere/run.png: there is no folder /nowhere"),
         ((*OPEN, "--chrome-trace", "x.nc"), "--chrome-trace x.nc must end in .json"),
+        (
+            (*OPEN, "--router", "slo,random", "--dp", "2", "--chrome-trace", "x.json"),
+            "--chrome-trace is of one simulation",
+        ),
+        ((*OPEN, "--router", "slo,random"), "before one replica all routers are alike; dp says how many"),
         ((*OPEN, "--set", "workload.isl=5"), "use --isl"),
         ((*OPEN, "--model-x", "5"), "--model-x is not an argument here"),
     ],

@@ -76,6 +76,15 @@ def slo(view: View) -> Array:
     return (view.queued + view.isl - view.hit).astype(float) * view.pace
 
 
+def power_of_two(view: View) -> Array:
+    """Of two engines at random the one with fewer requests that are not answered, for its speed."""
+    number, count = hashed(view.request, view.seed), _count(view)
+    second = number // count % jnp.maximum(count - 1, 1)
+    # Numbers of the other engines go round the first one.
+    picks = _numbered(view, number) * _numbered(view, number % count + 1 + second)
+    return jnp.where(picks > 0.0, jnp.inf, least_requests(view))
+
+
 ROUTERS: dict[str, Callable[[View], Array]] = {
     "round_robin": round_robin,
     "random": random,
@@ -84,6 +93,7 @@ ROUTERS: dict[str, Callable[[View], Array]] = {
     "prefix": prefix,
     "session": session,
     "slo": slo,
+    "power_of_two": power_of_two,
 }
 """Routers by name; a number stands for each, so that they are an axis like any other."""
 
@@ -108,7 +118,11 @@ def hashed(key: Array, seed: Array) -> Array:
 
 def _numbered(view: View, number: Array) -> Array:
     """0 for the eligible engine of this number, counted round them; else 1."""
-    count = jnp.maximum(total_of(view.eligible), 1).astype(jnp.uint32)
-    place = jnp.mod(number.astype(jnp.uint32), count).astype(jnp.int32)
+    place = jnp.mod(number.astype(jnp.uint32), _count(view)).astype(jnp.int32)
     before = jnp.cumsum(whole(view.eligible)) - 1
     return jnp.where(view.eligible & (before == place), 0.0, 1.0)
+
+
+def _count(view: View) -> Array:
+    """Eligible engines, uint32, 1 at least."""
+    return jnp.maximum(total_of(view.eligible), 1).astype(jnp.uint32)

@@ -13,8 +13,10 @@ does.
   written them: the node that is first in the order of eviction loses the blocks that are too many, or all it has.
   Rounds go over the tiers from the first to the last, one node of each that has too many; the next node of the
   engine's cache is evicted when no tier has too many. In `lru` order the node goes first that was used or written
-  longest ago, of those used together the deepest; in `fifo` order the one that came first, which use does not change.
-  A tier evicts nodes that a sequence holds in the engine's cache too.
+  longest ago, of those used together the deepest; in `fifo` order the one that came first, which use does not change;
+  in `session` order those of the oldest session, the deepest first. A session begins when a path is used whose last
+  node the tier does not have; what several sessions have in common is as young as the last of them. A tier evicts
+  nodes that a sequence holds in the engine's cache too.
 - Time of evictions for tokens of decoding sequences: they reach the tiers at the end of the step that needs the
   blocks.
 - Loading: a prompt finds, node by node, the longer of the engine's chain and those of the tiers; its hit is found by
@@ -56,19 +58,32 @@ class TierRules(NamedTuple):
         return ~self.through[..., 0] & jnp.any(self.shared & ~self.through, axis=-1)
 
 
-def lru(old: Array, new: Array) -> Array:
+class Use(NamedTuple):
+    """A use of nodes that follow one another on a path, shape [some]."""
+
+    old: Array  # places in the order of eviction so far, NEVER where they had none
+    new: Array  # places that the use would give them
+    happens: Array  # bool: these are used
+
+
+def lru(use: Use) -> Array:
     """The node that was used longest ago goes first."""
-    return new
+    return use.new
 
 
-def fifo(old: Array, new: Array) -> Array:
+def fifo(use: Use) -> Array:
     """The node that came first goes first."""
-    return jnp.where(old < NEVER, old, new)
+    return jnp.where(use.old < NEVER, use.old, use.new)
 
 
-EVICTIONS: dict[str, Callable[[Array, Array], Array]] = {"lru": lru, "fifo": fifo}
-"""Of a node's place in the order of eviction so far, NEVER where it had none, and the place that its use would give it,
-its place afterwards, by name."""
+def session(use: Use) -> Array:
+    """The node goes first whose last session came first."""
+    last = jnp.max(jnp.where(use.happens, jnp.arange(use.happens.shape[0], dtype=jnp.int32), 0))
+    return jnp.where(entry(use.old, last) < NEVER, fifo(use), use.new)
+
+
+EVICTIONS: dict[str, Callable[[Use], Array]] = {"lru": lru, "fifo": fifo, "session": session}
+"""Places of nodes in the order of eviction after a use, by name."""
 
 
 class Evicted(NamedTuple):
@@ -108,7 +123,7 @@ class Tier(NamedTuple):
         here = (jnp.arange(width, dtype=jnp.int32)[None, :] == column[:, None]) & happens[:, None]
         if eviction is not None:
             old = jnp.min(jnp.where(here, places, NEVER), axis=-1)
-            keys = jnp.stack([rule(old, keys) for rule in EVICTIONS.values()])[eviction]
+            keys = jnp.stack([rule(Use(old, keys, happens)) for rule in EVICTIONS.values()])[eviction]
         keys = jnp.where(chains > 0, keys, NEVER)
         # Nodes may stand in the same row: each row gets all that changes in it, before it is written.
         for one in range(nodes.shape[0]):

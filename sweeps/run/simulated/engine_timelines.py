@@ -7,7 +7,10 @@ from jaxroof.scheduler.service.event import Happening
 
 
 def timelines(records: Happening, engines: int) -> list[Timeline]:
-    """What every engine did between its instants, NumPy arrays; waits are left out."""
+    """What every engine did between its instants, NumPy arrays; waits are left out.
+
+    Where none did anything, the first one has an iteration of no duration: metrics are of one at least.
+    """
     found = []
     for engine in range(engines):
         here = np.flatnonzero(records.engine == engine)
@@ -34,4 +37,6 @@ def timelines(records: Happening, engines: int) -> list[Timeline]:
             "running": records.running[began],
         }
         found.append(Timeline(**{name: np.asarray(values)[works] for name, values in columns.items()}))
+    if not any(len(one.end) for one in found):
+        found[0] = Timeline(**{name: np.zeros(1, np.asarray(values).dtype) for name, values in columns.items()})
     return found

@@ -1,6 +1,7 @@
 """Ways of requests to replicas, from a user's words: routers, weights, pools and tiers of the cache."""
 
 import dataclasses
+from collections.abc import Collection
 from typing import Any
 
 from hwspaces import hardware, quantity
@@ -46,6 +47,7 @@ def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Rout
         for name in ("decode_router", "whole"):
             if getattr(asked, name):
                 raise ValueError(f"{name} has no effect without a prefill pool")
+    require_weights(asked.router_weights, (asked.router, asked.decode_router))
     weights = {"prefix": 1.0, "load": 1.0} | _weights(asked.router_weights)
     names, tiers = ((), None) if asked.tiers is None else _tiers(asked, given, case, policy)
     return Routes(
@@ -90,6 +92,22 @@ def _tiers(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> tuple[t
             f"tiers = {text!r} has no effect: requests share no part of a prompt, as those of sessions or prefixes do"
         )
     return tuple(tier.name for tier in engines[0]), tier_rules(engines, **words)
+
+
+def router_names(text: str | None) -> tuple[str, ...]:
+    """Routers that a text names, with commas between; ValueError, one line, for one that is none or stands twice."""
+    names = () if text is None else tuple(name.strip() for name in str(text).split(","))
+    for name in names:
+        _router("router", name)
+        if names.count(name) > 1:
+            raise ValueError(f"router = {text!r}: {name} stands twice")
+    return names
+
+
+def require_weights(text: str | None, routers: Collection[str | None]) -> None:
+    """ValueError, one line, for weights that none of these routers has."""
+    if text and "prefix" not in routers:
+        raise ValueError(f"router_weights = {text!r} has no effect without the router prefix")
 
 
 def _router(key: str, name: str) -> str:

@@ -93,7 +93,8 @@ def tier_rules(
     """
     for word, value, allowed in (("write", write, WRITES), ("eviction", eviction, tuple(EVICTIONS))):
         if value not in allowed:
-            raise ValueError(f"tiers: {word} = {value!r} must be {' or '.join(allowed)}{nearest(value, allowed)}")
+            words = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+            raise ValueError(f"tiers: {word} = {value!r} must be {words}{nearest(value, allowed)}")
     if not 0.0 <= overlap <= 1.0:
         raise ValueError(f"tiers: overlap = {overlap!r} must be a share from 0 to 1")
     names = [[tier.name for tier in tiers] for tiers in engines]

@@ -118,7 +118,7 @@ def _with_tiers(service: Service, rng, count: int) -> Service:
             "capacity": int(rng.choice(blocks) * np.exp(rng.uniform(-2.0, 1.0))) + int(rng.random() < 0.5),
             "through": bool(rng.random() < 0.5),
             "shared": bool(rng.random() < 0.15 + 0.3 * i),
-            "eviction": str(rng.choice(EVICTIONS, p=[0.75, 0.25])),
+            "eviction": str(rng.choice(EVICTIONS, p=[0.6, 0.2, 0.2])),
         }
         for i in range(count)
     ]

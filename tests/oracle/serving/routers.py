@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-ROUTERS = ("round_robin", "random", "session", "least_requests", "least_tokens", "prefix", "slo")
+ROUTERS = ("round_robin", "random", "session", "least_requests", "least_tokens", "prefix", "slo", "power_of_two")
 
 SESSIONS = 1_000_003
 """Added to a node's number, so that a session's hash is not that of a request."""
@@ -51,6 +51,8 @@ class Router:
             return least(views, lambda view: view.tokens / view.weight)
         if self.name == "slo":
             return least(views, lambda view: (view.queued + isl - view.hit) * view.pace)
+        if self.name == "power_of_two":
+            return two(views, hashed(index, self.seed))
         prefix, load = self.weights
         most = max(1.0, *(view.requests / view.weight for view in views))
         return least(views, lambda view: -(prefix * view.hit / isl - load * (view.requests / view.weight / most)))
@@ -60,6 +62,13 @@ def least(views: list[View], cost: Callable[[View], float]) -> int:
     """The engine of the least cost, the first one of equals."""
     costs = [cost(view) for view in views]
     return costs.index(min(costs))
+
+
+def two(views: list[View], number: int) -> int:
+    """Of two engines that a number stands for, different ones where there are several, the less loaded one."""
+    first, rest = number % len(views), number // len(views)
+    picks = {first, (first + 1 + rest % max(len(views) - 1, 1)) % len(views)}
+    return min(picks, key=lambda engine: (views[engine].requests / views[engine].weight, engine))
 
 
 def hashed(key: int, seed: int) -> int:

@@ -95,6 +95,13 @@ def test_slo_counts_queues_and_hits():
     assert out.engine == [0, 0]
 
 
+def test_the_less_loaded_of_two_engines_at_random():
+    # Hashes of requests 0 to 5 stand for engines 0 1, 1 2, 0 1, 0 2, 0 1 and 0 2: of equals the first one.
+    out = served(requests([1] * 6), *[server()] * 3, router="power_of_two")
+    assert [(hashed(r, 0) % 3, hashed(r, 0) // 3 % 2) for r in range(3)] == [(0, 0), (2, 1), (1, 1)]
+    assert out.engine == [0, 1, 0, 2, 1, 2]
+
+
 def test_a_router_counts_those_in_a_step_until_its_end():
     # The first engine's step ends at 5 s; at 5 s the second request has ended before the third one is routed.
     out = served(requests([5, 5, 1], arrival=[0.0, 1.0, 5.0]), server(), server(), router="least_requests")

@@ -100,7 +100,7 @@ def test_the_node_that_was_used_longest_ago_goes_first_or_the_one_that_came_firs
     for eviction, left in (("lru", {0: 4, 1: 1, 2: 4}), ("fifo", {0: 1, 1: 4, 2: 4})):
         tier = Tier(Level(9, eviction=eviction))
         for use, node in enumerate((0, 1, 0, 2)):
-            tier.put(node, 0, 4, use)
+            tier.put([(node, 0, 4)], use)
         while tier.evict():
             pass
         assert {node: there.chain for node, there in tier.nodes.items()} == left
@@ -108,10 +108,23 @@ def test_the_node_that_was_used_longest_ago_goes_first_or_the_one_that_came_firs
 
 def test_of_nodes_used_together_the_deepest_goes_first():
     tier = Tier(Level(6))
-    tier.put(7, 0, 4, 0)
-    tier.put(3, 1, 4, 0)
+    tier.put([(7, 0, 4), (3, 1, 4)], 0)
     assert tier.evict() == (3, 1, 4) and tier.evict() is None
     assert (tier.chain(7), tier.chain(3)) == (4, 2)
+
+
+def test_the_oldest_session_goes_first_and_what_younger_ones_share_stays():
+    # A system prompt (0); talks 1 and 2 on it, a branch 3 of talk 1. Talk 1 is used last, and yet the branch makes it
+    # younger than talk 2, which goes first; then the branch, talk 1 and the prompt. By use the branch goes
+    # first, by coming talk 1 and the prompt.
+    uses = [(0, 1), (0, 2), (0, 1, 3), (0, 2), (0, 1)]
+    orders = {"session": [2, 3, 1, 0], "lru": [3, 2, 1, 0], "fifo": [1, 0, 2, 3]}
+    for eviction, order in orders.items():
+        tier = Tier(Level(0, eviction=eviction))
+        for use, nodes in enumerate(uses):
+            tier.put([(node, depth, 4) for depth, node in enumerate(nodes)], use)
+        gone = iter(tier.evict, None)
+        assert [node for node, _, _ in gone] == order, eviction
 
 
 def test_loads_take_the_longer_of_cache_and_tiers_node_by_node():
@@ -119,8 +132,7 @@ def test_loads_take_the_longer_of_cache_and_tiers_node_by_node():
     tree, way = Tree(), path([0, 1], [0, 4], 1)
     tree.node(way[0]).chain, tree.node(way[1]).chain = 1, 3
     tiers = Tiers([Level(100)], {})
-    tiers.tiers[0].put(0, 0, 4, 0)
-    tiers.tiers[0].put(1, 1, 2, 0)
+    tiers.tiers[0].put([(0, 0, 4), (1, 1, 2)], 0)
     assert tree.present(way) == 1
     assert tiers.loads(tree, way, 100) == (7, (3,))
     assert tiers.loads(tree, way, 2) == (2, (1,))

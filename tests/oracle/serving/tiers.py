@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tests.oracle.serving.tree import Path, Tree, held, present, wanted
 
-EVICTIONS = ("lru", "fifo")
+EVICTIONS = ("lru", "fifo", "session")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,14 +43,15 @@ class Tier:
     def chain(self, node: int) -> int:
         return self.nodes[node].chain if node in self.nodes else 0
 
-    def put(self, node: int, depth: int, blocks: int, use: int) -> None:
-        """The node has at least so many blocks, and was used."""
-        if not max(blocks, self.chain(node)):
-            return
-        there = self.nodes.setdefault(node, Held(depth))
-        if self.level.eviction == "lru" or not there.chain:
-            there.last = use
-        there.chain = max(there.chain, blocks)
+    def put(self, parts: Sequence[tuple[int, int, int]], use: int) -> None:
+        """Nodes of a path have at least so many blocks, and were used: of each its number, depth and blocks."""
+        some = [part for part in parts if max(part[2], self.chain(part[0]))]
+        begins = bool(some) and not self.chain(some[-1][0])
+        for node, depth, blocks in some:
+            there = self.nodes.setdefault(node, Held(depth))
+            if self.level.eviction == "lru" or not there.chain or (self.level.eviction == "session" and begins):
+                there.last = use
+            there.chain = max(there.chain, blocks)
 
     def evict(self) -> tuple[int, int, int] | None:
         """One node, if there are too many blocks: its number, its depth and its blocks before."""
@@ -86,10 +87,9 @@ class Tiers:
     def used(self, tree: Tree, path: Path, blocks: int) -> None:
         """An admission or an end uses the nodes that a sequence with so many blocks holds."""
         for tier in self.tiers:
-            use = next(tier.uses)
-            for part in held(path, blocks):
-                own = tree.node(part).chain if tier.level.through else 0
-                tier.put(part.node, part.depth, own, use)
+            through = tier.level.through
+            parts = [(part.node, part.depth, tree.node(part).chain * through) for part in held(path, blocks)]
+            tier.put(parts, next(tier.uses))
         self.settle()
 
     def evicted(self, node: int, depth: int, before: int) -> None:
@@ -101,7 +101,7 @@ class Tiers:
         """A tier gets what was evicted above it, unless it was written through."""
         if place < len(self.tiers) and not self.tiers[place].level.through:
             tier = self.tiers[place]
-            tier.put(node, depth, blocks, next(tier.uses))
+            tier.put([(node, depth, blocks)], next(tier.uses))
 
     def settle(self) -> None:
         """Rounds of evictions until no tier has too many blocks; one round at least."""
