@@ -36,6 +36,7 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
     instant = jnp.where(within, state.until.high[current], jnp.min(state.until.high))
     # At the time of an instant its ends come first.
     happens = jnp.isfinite(time) & ((time < instant) | ((time <= instant) & within & state.opened))
+    happens = happens if state.scaling is None else happens & (time < state.scaling.next)
     clock = state.agenda.at(request)
     handed = None if state.holder is None else entry(state.holder, request) >= 0
 
@@ -126,6 +127,7 @@ def _view(service: Service, state: ServiceState, request: Array, handed: Array |
     engines, known, routing = service.engines, state.known, service.routing
     isl = entry(engines.isl, request)
     some = service.role != DECODE if handed is not None else jnp.ones_like(service.role, bool)
+    some = some if state.scaling is None else some & state.scaling.takes(state.agenda.at(request).high)
     hit, group = jnp.zeros_like(known.requests), jnp.int32(-1)
     if state.tree is not None:
         path = state.tree.path_of(engines._replace(caching=jnp.asarray(True)), request)

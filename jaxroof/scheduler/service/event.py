@@ -22,6 +22,7 @@ from jaxroof.scheduler.service.delivery import delivered
 from jaxroof.scheduler.service.handover import DECODE, Acceptance, accepted, arrival, arrived, next_ready
 from jaxroof.scheduler.service.lines import Line
 from jaxroof.scheduler.service.packing import apart
+from jaxroof.scheduler.service.scaling import Seen, evaluated
 from jaxroof.scheduler.service.service import Own, Service, ServiceState, Shape, engine_at, scalars
 from jaxroof.scheduler.service.tree import PrefixTree
 from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, total_of, whole
@@ -56,6 +57,7 @@ class Happening(NamedTuple):
     rejected: Array  # bool: the queue was full
     loaded: tuple[Array, ...]  # tokens of `hit` that come from every tier
     right: Array | None = None  # drafts in `steps` that were right; None: nothing is drafted
+    replicas: Array | None = None  # that are on after an evaluation, -1: there was none; None: all are
 
 
 FLOATS = 6
@@ -74,6 +76,9 @@ def happened(
     nobody = jnp.int32(-1)
     like = scalars(shape.pools, images, tiers=bool(shape.tiers))
 
+    # 0. An evaluation of the rule for replicas, if one is due before all else.
+    state, replicas = _scaled(service, state)
+
     # 1. A delivery, if one is due before the next instant of an engine.
     come = delivered(service, shape, like, state)
     state = come.state
@@ -83,6 +88,7 @@ def happened(
     until = Clock(*(part[engine] for part in state.until))
     _, due = state.agenda.first()
     allowed = jnp.isfinite(until.high) & ~(due < until.high)
+    allowed = allowed if state.scaling is None else allowed & (until.high < state.scaling.next)
     always = state.left >= 0
     own: Own = state.own.at(engine, like, always)
     constants = engine_at(service, engine)
@@ -154,6 +160,10 @@ def happened(
     changed = (state.changed & ~begins) | ended.happened | entered | decision.gave_way
     if state.tree is not None:
         state = state._replace(tree=state.tree.with_picture(engine, changed & allowed))
+    if state.scaling is not None:
+        sent = state.agenda.at(jnp.maximum(admission.produced, 0)).high - service.engines.delay
+        tokens = state.scaling.with_tokens(engine, begins, until, admission.produced, sent, admission.produced >= 0)
+        state = state._replace(scaling=tokens)
     known = state.known._replace(queued=state.known.queued.at[engine].add(-asked))
     state = state._replace(
         known=known,
@@ -189,7 +199,19 @@ def happened(
         rejected=come.rejected,
         loaded=() if admission.loaded is None else tuple(admission.loaded),
         right=right,
+        replicas=replicas,
     )
+
+
+def _scaled(service: Service, state: ServiceState) -> tuple[ServiceState, Array | None]:
+    """The service after an evaluation that is due, and the replicas that are on then, -1 where none is due."""
+    if service.scaling is None or state.scaling is None:
+        return state, None
+    coming = jnp.minimum(state.agenda.first()[1], jnp.min(state.until.high))
+    happens = jnp.isfinite(coming) & (state.scaling.next <= coming)
+    seen = Seen(state.lines.count, state.known.queued, state.known.requests, state.routed[0])
+    scaling = evaluated(service.scaling, state.scaling, seen, happens)
+    return state._replace(scaling=scaling), jnp.where(happens, scaling.number, -1)
 
 
 def _beside_parked(engine: Engine, one: State) -> Engine:

@@ -12,6 +12,7 @@ from tests.oracle.serving.engine import DECODE, PREFILL, Engine
 from tests.oracle.serving.jobs import FINISHED, REFUSED, REJECTED, UNFINISHED, Job, Request, Step, job, listed
 from tests.oracle.serving.pools import Transfers
 from tests.oracle.serving.routers import Router, View
+from tests.oracle.serving.scaling import Rule, Scaling
 from tests.oracle.serving.tiers import Level, Tier, Tiers
 
 
@@ -45,6 +46,7 @@ class Service:
     layers: int = 0  # of the model, where a cache is sent layer by layer; 0: it is sent whole
     overlap: float = 0.0  # of loads from tiers with compute, 0 .. 1
     tiers_known: bool = False  # to routers
+    scaling: Rule | None = None  # without pools; None: all engines take requests all the time
 
 
 @dataclasses.dataclass
@@ -64,6 +66,7 @@ class ServiceOutcome:
     steps: list[list[Step]]  # of every engine
     engine_counts: list[dict[str, int]]
     counts: dict[str, int]  # of all
+    replicas: list[int]  # that are on after every evaluation of the rule for them
 
 
 @dataclasses.dataclass
@@ -106,6 +109,8 @@ class Events:
         self.records = [Record(request) for request in listed(service.requests)]
         self.deliveries: list[tuple[float, int]] = []  # time and request, a heap
         self.handed_over = 0
+        rule = service.scaling
+        self.scaling = None if rule is None else Scaling(rule, self.engines, self.first_tokens)
         for record in self.records:
             if record.request.after < 0:
                 self.send(record, record.request.arrival)
@@ -114,7 +119,10 @@ class Events:
         """Deliveries before the next instant of any engine, then that instant, until there is nothing left to do."""
         while True:
             engine = min(self.engines, key=lambda engine: engine.next)  # the first one of equals
-            if self.deliveries and self.deliveries[0][0] < engine.next:
+            coming = min(engine.next, self.deliveries[0][0] if self.deliveries else math.inf)
+            if self.scaling is not None and self.scaling.next <= coming < math.inf:
+                self.scaling.evaluate()
+            elif self.deliveries and self.deliveries[0][0] < engine.next:
                 self.deliver()
             elif engine.next < math.inf:
                 self.instant(engine)
@@ -145,7 +153,11 @@ class Events:
         time, index = heapq.heappop(self.deliveries)
         record = self.records[index]
         request = record.request
-        found = self.routed(self.router, request, self.fronts)
+        fronts = self.fronts
+        if self.scaling is not None:
+            fronts = [i for i in fronts if self.scaling.takes(i, time)]
+            self.scaling.came += 1
+        found = self.routed(self.router, request, fronts)
         engine = self.engines[found]
         each = job(request, engine.policy)
         if engine.role == PREFILL:  # which works on it as if its first token were the last
@@ -193,6 +205,11 @@ class Events:
             views.append(View(len(there), tokens, queued, hit, server.weight, server.pace))
         return engines[router.choice(request.index, request.isl, request.nodes, views)]
 
+    def first_tokens(self, begin: float, end: float) -> list[float]:
+        """TTFT of the first tokens from one time on until before another one."""
+        waits = [(record.jobs[-1].first_token, record.sent) for record in self.records if record.jobs]
+        return [time - sent for time, sent in waits if begin <= time < end]
+
     # What became of them.
 
     def outcome(self) -> ServiceOutcome:
@@ -218,4 +235,5 @@ class Events:
             counts[name] = sum(engine.tiers.counts[name] for engine in self.engines)
         counts |= {name: columns["status"].count(index) for index, name in enumerate(STATUSES)}
         steps = [engine.steps for engine in self.engines]
-        return ServiceOutcome(**columns, steps=steps, engine_counts=each_count, counts=counts)
+        replicas = [] if self.scaling is None else self.scaling.numbers
+        return ServiceOutcome(**columns, steps=steps, engine_counts=each_count, counts=counts, replicas=replicas)

@@ -1,0 +1,201 @@
+"""Autoscaling: replicas that start and stop while a service runs, by a rule that is evaluated at fixed intervals.
+
+Replicas have an order. The first `number` of them are on: at the beginning the least number that the rule allows.
+
+- Evaluation: at every multiple of `every` as long as requests are left. It sees what happened before that time, and
+  comes before all that happens at it.
+- Load, by the rule's signal: of `queue` the requests that wait in replicas that are on; of `queue_tokens` their prompt
+  tokens; of `rate` the requests per s that came in the last interval; of `ttft` the replicas that take requests times
+  the mean TTFT in s of the first tokens of the last interval.
+- Wanted: load / target, rounded up, from `least` to `most`. Of `ttft`, where no first token came: the number that there
+  is while requests wait in replicas that are on, else `least`.
+- More than there are: the next replicas in order start. A replica takes requests from `start` s later on. One that was
+  stopped and has not ended all its requests takes new ones at once.
+- Fewer than there are, at so many evaluations in a row that they last `idle` s, one at least: the number becomes the
+  most that was wanted at any of them, and counting begins again. The last replicas in order stop.
+- A replica that stops takes no new requests. It ends those that it has, waiting ones too; its devices are taken until
+  then.
+- Routers choose among the replicas that take requests. Waiting requests stay with their replica.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxroof.numerics.arrays import entry, jax, jnp
+from jaxroof.numerics.struct import Array, Scalar
+from jaxroof.scheduler.state import Clock, total_of, whole
+
+
+class ScalingRule(NamedTuple):
+    """Numbers of the rule, shapes ()."""
+
+    signal: Array  # a position in `SIGNALS`, int32
+    target: Array  # load per replica: requests, tokens, requests/s or s
+    least: Array  # replicas, int32; 1 at least
+    most: Array  # replicas, int32; all engines at most
+    every: Array  # s between two evaluations
+    start: Array  # s until a replica takes requests
+    idle: Array  # s for which fewer are enough before replicas stop
+
+
+class Seen(NamedTuple):
+    """What an evaluation sees of a service."""
+
+    waiting: Array  # requests that were not admitted, of every engine, shape [engines]
+    queued: Array  # their prompt tokens, shape [engines]
+    requests: Array  # that are not answered, of every engine, shape [engines]
+    routed: Array  # requests that have come, shape ()
+
+
+class Scaling(NamedTuple):
+    """State of the replicas between two iterations."""
+
+    number: Array  # replicas that are on, int32
+    ready: Array  # s from which each takes requests, infinite: it is off, shape [engines]
+    next: Array  # s of the next evaluation
+    evaluations: Array  # that were made, int32
+    low: Array  # evaluations in a row at which fewer were enough, int32
+    highest: Array  # the most that was wanted at them, int32
+    routed: Array  # requests that had come at the last evaluation, int32
+    begun: Array  # bool: whether the first token of a request is there or under way, shape [requests]
+    coming: Array  # first tokens at the end of an engine's step, int32, shape [engines]
+    sent: Array  # sum of the times in s at which their requests were sent, shape [engines]
+    tokens: Array  # first tokens since the last evaluation, int32
+    ttft: Array  # sum of their TTFT in s
+
+    def takes(self, time: Array) -> Array:
+        """Replicas that take requests at a time in s, bool, shape [engines]."""
+        return self.ready <= time
+
+    def with_tokens(
+        self, engine: Array, begins: Array, until: Clock, produced: Array, sent: Array, happens: Array
+    ) -> "Scaling":
+        """The state with the first tokens of an engine's instant.
+
+        Args:
+          begins: bool: the instant begins, `until`: those of the last step are there.
+          produced: request whose prompt is complete with the coming step, if it `happens`.
+          sent: time in s at which it was sent.
+        """
+        # 1. First tokens of the step that has ended.
+        came = jnp.where(begins, self.coming[engine], 0)
+        time = jax.lax.stop_gradient(until.high + until.low)
+        waited = jnp.where(came > 0, came.astype(float) * time - self.sent[engine], 0.0)
+        # 2. Those of the coming step; a prompt that lost its cache has had its first token.
+        inside = jnp.maximum(produced, 0)
+        new = happens & ~entry(self.begun, inside)
+        place = jnp.where(new, inside, self.begun.shape[0])
+        return self._replace(
+            begun=self.begun.at[place].set(True, mode="drop"),
+            coming=self.coming.at[engine].add(whole(new) - came),
+            sent=self.sent.at[engine].set(
+                jnp.where(begins, 0.0, self.sent[engine]) + jnp.where(new, jax.lax.stop_gradient(sent), 0.0)
+            ),
+            tokens=self.tokens + came,
+            ttft=self.ttft + waited,
+        )
+
+
+def queue(scaling: Scaling, rule: ScalingRule, seen: Seen, on: Array, time: Array) -> Array:
+    """Requests that wait in replicas that are on."""
+    return total_of(jnp.where(on, seen.waiting, 0)).astype(float)
+
+
+def queue_tokens(scaling: Scaling, rule: ScalingRule, seen: Seen, on: Array, time: Array) -> Array:
+    """Prompt tokens that wait in replicas that are on."""
+    return total_of(jnp.where(on, seen.queued, 0)).astype(float)
+
+
+def rate(scaling: Scaling, rule: ScalingRule, seen: Seen, on: Array, time: Array) -> Array:
+    """Requests per s that came since the last evaluation."""
+    return (seen.routed - scaling.routed).astype(float) / rule.every
+
+
+def ttft(scaling: Scaling, rule: ScalingRule, seen: Seen, on: Array, time: Array) -> Array:
+    """Replicas that take requests times the mean TTFT in s since the last evaluation."""
+    mean = scaling.ttft / jnp.maximum(scaling.tokens, 1).astype(float)
+    taking = total_of(scaling.takes(time)).astype(float)
+    waits = jnp.any(on & (seen.waiting > 0))
+    unknown = jnp.where(waits, scaling.number.astype(float) * rule.target, 0.0)
+    return jnp.where(scaling.tokens > 0, taking * mean, unknown)
+
+
+SIGNALS: dict[str, Callable[[Scaling, ScalingRule, Seen, Array, Array], Array]] = {
+    "queue": queue,
+    "queue_tokens": queue_tokens,
+    "rate": rate,
+    "ttft": ttft,
+}
+"""Loads that a rule goes by; a number stands for each."""
+
+
+def evaluated(rule: ScalingRule, scaling: Scaling, seen: Seen, happens: Array) -> Scaling:
+    """The state after the next evaluation of the rule, if it `happens`."""
+    time, number, count = scaling.next, scaling.number, scaling.evaluations + 1
+    places = jnp.arange(scaling.ready.shape[0], dtype=jnp.int32)
+    on = places < number
+    # 1. The number that is wanted.
+    loads = jnp.stack([one(scaling, rule, seen, on, time) for one in SIGNALS.values()])
+    wanted = jnp.ceil(jnp.minimum(loads[rule.signal] / rule.target, 2.0**30)).astype(jnp.int32)
+    wanted = jnp.clip(wanted, rule.least, rule.most)
+    # 2. The number that there is now: more at once, fewer after a while.
+    fewer = wanted < number
+    low = jnp.where(fewer, scaling.low + 1, 0)
+    highest = jnp.where(fewer, jnp.maximum(scaling.highest, wanted), 0)
+    stops = fewer & (low.astype(float) * rule.every >= rule.idle)
+    now = jnp.where(stops, highest, jnp.maximum(number, wanted))
+    # 3. Replicas that start, and those that are off.
+    begins = jnp.where(seen.requests > 0, time, time + rule.start)
+    ready = jnp.where(places < now, jnp.where(on, scaling.ready, begins), jnp.inf)
+    after = scaling._replace(
+        number=now,
+        ready=ready,
+        next=(count + 1).astype(float) * rule.every,
+        evaluations=count,
+        low=jnp.where(stops, 0, low),
+        highest=jnp.where(stops, 0, highest),
+        routed=seen.routed,
+        tokens=jnp.int32(0),
+        ttft=jnp.zeros((), float),
+    )
+    return jax.tree.map(lambda new, old: jnp.where(happens, new, old), after, scaling)
+
+
+def scaling_rule(rule: ScalingRule) -> ScalingRule:
+    """Numbers of the rule in the types of the simulator."""
+
+    def count(value: Scalar) -> Array:
+        return jnp.asarray(value, jnp.int32)
+
+    def number(value: Scalar) -> Array:
+        return jnp.asarray(value, float)
+
+    return ScalingRule(
+        signal=count(rule.signal),
+        target=number(rule.target),
+        least=count(rule.least),
+        most=count(rule.most),
+        every=number(rule.every),
+        start=number(rule.start),
+        idle=number(rule.idle),
+    )
+
+
+def begun_scaling(rule: ScalingRule, engines: int, requests: int) -> Scaling:
+    """The state before the first iteration: the first `least` replicas are on, and take requests."""
+    zero = jnp.int32(0)
+    each = jnp.zeros(engines, jnp.int32)
+    return Scaling(
+        number=rule.least,
+        ready=jnp.where(jnp.arange(engines, dtype=jnp.int32) < rule.least, 0.0, jnp.inf),
+        next=rule.every,
+        evaluations=zero,
+        low=zero,
+        highest=zero,
+        routed=zero,
+        begun=jnp.zeros(requests, bool),
+        coming=each,
+        sent=jnp.zeros(engines, float),
+        tokens=zero,
+        ttft=jnp.zeros((), float),
+    )
