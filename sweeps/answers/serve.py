@@ -91,7 +91,7 @@ def service_lines(simulation: Simulation) -> list[str]:
     if pool is None:
         number = simulation.replicas
         lines = [f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}"]
-        return lines + tier_lines(simulation)
+        return lines + scaling_lines(simulation) + tier_lines(simulation)
     first, then = int(pool.deployment.dp), simulation.replicas
     sent = "layer by layer" if routes.layerwise else "after the prompt"
     return [
@@ -100,6 +100,28 @@ def service_lines(simulation: Simulation) -> list[str]:
         f"router  {routes.router}{weights} to prefill, {routes.decode_router} to decode",
         *tier_lines(simulation),
     ]
+
+
+def scaling_lines(simulation: Simulation) -> list[str]:
+    """Replicas that start and stop, and the hours that they take beside those of all of them."""
+    found, metrics = simulation.scaled, simulation.metrics
+    if found is None:
+        return []
+    numbers = np.append(found.numbers, int(found.rule.least))
+    started, stopped = found.changes
+    hours, devices, fixed = (metrics[name] / HOUR for name in ("replica_time", "device_time", "fixed_device_time"))
+    usd = [f", {number(metrics[name])} USD" if name in metrics else "" for name in ("run_usd", "fixed_run_usd")]
+    return [
+        f"scaling {found.text}",
+        f"        {number(metrics['replicas_mean'])} replicas on average, {np.min(numbers):,} to {np.max(numbers):,}; "
+        f"{started:,} started, {stopped:,} stopped",
+        f"hours   {number(hours)} of replicas, {number(devices)} of devices{usd[0]}; all replicas all the time take "
+        f"{number(fixed)} of devices{usd[1]}",
+    ]
+
+
+HOUR = 3600.0
+"""s."""
 
 
 def tier_shares(simulation: Simulation) -> dict[str, float]:
@@ -116,7 +138,12 @@ def routes_record(simulation: Simulation) -> dict[str, Any]:
     routes = simulation.routes
     names = ("router", "decode_router", "prefix_weight", "load_weight", "seed", "layerwise")
     shares = tier_shares(simulation)
-    return {name: getattr(routes, name) for name in names} | ({"loaded_shares": shares} if shares else {})
+    rule = (
+        {}
+        if routes is None or routes.scaling is None
+        else {"autoscale": {k: float(v) for k, v in routes.scaling._asdict().items()}}
+    )
+    return {name: getattr(routes, name) for name in names} | rule | ({"loaded_shares": shares} if shares else {})
 
 
 def tier_lines(simulation: Simulation) -> list[str]:

@@ -89,6 +89,12 @@ OF_ITERATIONS = {
 }
 """What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""
 
+OF_EVALUATIONS = {
+    "evaluation_time": Metric("s", "when the number of replicas was decided on"),
+    "replicas": Metric("1", "replicas that are on from then on, those that start included"),
+}
+"""Replicas over time, where they start and stop."""
+
 STATES = ("met", "more", "none")
 """How a search for a capacity ends: at it; at the highest load that was tried; not even at the lowest."""
 
@@ -125,6 +131,7 @@ VARIABLES: dict[str, Metric] = {
     **steady.METRICS,
     **OF_REQUESTS,
     **OF_ITERATIONS,
+    **OF_EVALUATIONS,
     **CAPACITIES,
     **train.METRICS,
     **disaggregated.METRICS,

@@ -30,6 +30,9 @@ _PREFILL += "other flags describe, but degrees, which are 1; may be given severa
 _TIERS = "tiers of the KV cache below the devices' memory: host=1TB,ssd=8TB,remote=100TB, of a server each but remote"
 _TIER_RULES = "write=through or back, eviction=lru or fifo, overlap=0 .. 1 of loads with compute, known=1: to routers; "
 _TIER_RULES += "may be given several times"
+_AUTOSCALE = "replicas start and stop, by waiting requests (queue) or their prompt tokens (queue_tokens), requests per "
+_AUTOSCALE += "second (rate) or the mean time to the first token (ttft) per replica: "
+_AUTOSCALE += "by=queue,target=4,least=1,most=8,start=60s,every=15s,idle=300s"
 _SET = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times"
 _ONE_DRAFT = "draft is one model; sweep deployment.drafts and workload.acceptance for others' ways"
 _ONE_PRECISION = "communication is one precision; sweep deployment.communication_bytes for several"
@@ -91,6 +94,7 @@ class ServiceWords(ServedWords):
     prefill: Table = word("NAME=VALUE", _PREFILL, "table: the prefill pool", apart=True, default=dict)
     tiers: str | None = word("NAME=CAPACITY,..", _TIERS, "tiers of the KV cache", apart=True)
     tier_rules: Table = word("NAME=VALUE", _TIER_RULES, "table: how tiers are used", apart=True, default=dict)
+    autoscale: str | None = word("by=LOAD,..", _AUTOSCALE, "replicas that start and stop", apart=True)
     whole: bool = word(
         help="with --prefill: the cache leaves after the prompt, instead of layer by layer",
         reads=SWITCH,

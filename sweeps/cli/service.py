@@ -1,4 +1,4 @@
-"""Flags of a simulated service: routers, the pool for prompts, and tiers of the cache."""
+"""Flags of a simulated service: routers, the pool for prompts, tiers of the cache, and replicas that start and stop."""
 
 import argparse
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from sweeps.ask.words import ServiceWords
 from sweeps.cli import common
 
-PLAIN = ("router", "router_weights", "decode_router", "tiers")
+PLAIN = ("router", "router_weights", "decode_router", "tiers", "autoscale")
 """Words that are one text."""
 
 SETTINGS = {"prefill": "tp=4", "tier_rules": "write=back"}

@@ -60,6 +60,17 @@ def iteration_columns(simulation: Simulation) -> dict[str, np.ndarray]:
     return times | {name: values.astype(np.int32) for name, values in counts.items()}
 
 
+def replica_columns(simulation: Simulation) -> dict[str, np.ndarray]:
+    """Replicas over time where they start and stop, from the beginning on. Shape [1 + evaluations] each."""
+    found = simulation.scaled
+    if found is None:
+        return {}
+    return {
+        "evaluation_time": np.concatenate([[0.0], found.times]),
+        "replicas": np.concatenate([[int(found.rule.least)], found.numbers]).astype(np.int32),
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class Nearest:
     """The finished request that comes nearest to an objective that none keeps, and how far the usual one is."""

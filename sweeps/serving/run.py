@@ -9,7 +9,7 @@ import numpy as np
 
 from hwspaces.accelerators.prices import charged_devices, server_devices, servers_text
 from jaxroof.batch import STATUSES, Policy, Served, Timeline
-from jaxroof.deployment import replica_devices
+from jaxroof.deployment import charged_share, replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.economics import pooled_economics
 from jaxroof.jobs.scenario import Pool
@@ -26,6 +26,7 @@ from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_priced
 from sweeps.run.simulated.routes import Routes, routes_of
+from sweeps.run.simulated.scaling import Scaled, of_taken, scaled, scaled_metrics
 from sweeps.run.simulated.service import kinds, serviced
 from sweeps.run.simulated.simulation import simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
@@ -106,6 +107,7 @@ class Simulation(Setup):
     classes: dict[str, dict[str, float]]  # metrics of every class of requests by its name, of the one replica
     engines: np.ndarray | None  # of a service the engine of every iteration, shape [iterations]
     places: Places | None  # of a service the engines of every request
+    scaled: Scaled | None  # replicas over time, where they start and stop
 
     @property
     def start(self) -> np.ndarray:
@@ -118,7 +120,10 @@ class Simulation(Setup):
     def notes(self) -> tuple[str, ...]:
         """Those of the setup, and how many requests were left."""
         left = unfinished(self.served)
-        return (*super().notes, *([unfinished_note(left)] if left else []))
+        notes = [*super().notes, *([unfinished_note(left)] if left else [])]
+        if self.scaled is not None:
+            notes.append("figures per device and costs are of the devices that replicas have taken")
+        return tuple(notes)
 
 
 def unfinished_note(left: int) -> str:
@@ -171,7 +176,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     start = time.perf_counter()
     traffic = given.replica.traffic
     scenario, objective = given.scenario, given.replica.objective(given.objective)
-    engines, places, blocks = None, None, given.blocks
+    engines, places, replicas, blocks = None, None, None, given.blocks
     with precision("float64"):
         if given.routes is None:
             # A batch of one: simulations have a leading axis, which is taken off again.
@@ -181,6 +186,8 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
         else:
             whole = serviced(kinds(scenario), given.routes, progress)
             served, places, timeline, blocks = whole.served, whole.places, whole.timelines, whole.blocks
+            if given.routes.scaling is not None and whole.replicas is not None:
+                replicas = scaled(given.routes.scaling, whole.replicas, served, places, given.replicas)
     with eager():
 
         def scores(of: Served) -> dict[str, Any]:
@@ -188,6 +195,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
 
         found = SERVE.metrics(scenario, _of_one_replica(scores(served), given), {})
         metrics = {name: float(value) for name, value in _of_pools(given, found).items()}
+        metrics = metrics if replicas is None else _of_scaled(given, metrics, replicas)
         # Classes of requests are scored one by one on the same timeline.
         each = of_classes(served, traffic.kind, scores)
     classes = {
@@ -216,6 +224,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
         classes=classes,
         engines=engines,
         places=places,
+        scaled=replicas,
     )
 
 
@@ -236,6 +245,15 @@ def _of_pools(given: Setup, found: Mapping[str, Any]) -> Mapping[str, Any]:
     left_out = ("tokens_per_joule_at_tdp", "usd_per_million_tokens")
     metrics = {name: value for name, value in found.items() if name not in left_out}
     return metrics | pooled_economics((scenario.prefill, own), found["tokens_per_second"])
+
+
+def _of_scaled(given: Setup, found: Mapping[str, Any], replicas: Scaled) -> dict[str, Any]:
+    """The metrics of replicas that start and stop, with what they take."""
+    scenario = given.scenario
+    devices = np.full(given.replicas, float(replica_devices(scenario.deployment)))
+    price, charged = scenario.hardware.price, float(charged_share(scenario.deployment))
+    prices = None if price is None else devices * charged * float(price)
+    return of_taken(found, replicas.share) | scaled_metrics(replicas, devices, prices)
 
 
 def _merged(timelines: Sequence[Timeline]) -> tuple[Timeline, np.ndarray]:

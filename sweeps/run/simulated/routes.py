@@ -1,15 +1,19 @@
-"""Ways of requests to replicas, from a user's words: routers, weights, pools and tiers of the cache."""
+"""Ways of requests to replicas, from a user's words: routers, weights, pools, tiers of the cache, autoscaling."""
 
 import dataclasses
 from typing import Any
+
+import numpy as np
 
 from hwspaces import hardware, quantity
 from hwspaces.quantities.units import is_zero, nearest
 from jaxroof.batch import Policy
 from jaxroof.scheduler.service.routing import ROUTERS
+from jaxroof.scheduler.service.scaling import ScalingRule
 from jaxroof.scheduler.service.tiers import TierRules
 from sweeps.ask.cases import Case
 from sweeps.run.simulated.load import Load, seed_of
+from sweeps.run.simulated.scaling import scaling_rule
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.run.simulated.tiers import cache_tiers, tier_rules
 
@@ -26,6 +30,7 @@ class Routes:
     layerwise: bool = True  # a layer's cache leaves as soon as it is computed
     tiers: TierRules | None = None  # of every replica's cache, in their order; None: there are none
     tier_names: tuple[str, ...] = ()
+    scaling: ScalingRule | None = None  # None: all replicas take requests all the time
 
 
 def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Routes | None:
@@ -34,7 +39,11 @@ def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Rout
     Raises:
       ValueError: one line: a router that there is not, weights or tiers that cannot be, or what has no effect.
     """
-    needed = bool(asked.prefill or asked.tiers) or given.stream.after is not None or given.stream.parent is not None
+    needed = (
+        bool(asked.prefill or asked.tiers or asked.autoscale)
+        or given.stream.after is not None
+        or given.stream.parent is not None
+    )
     if asked.router is None and not needed:
         for name in ("decode_router", "router_weights", "whole"):
             if getattr(asked, name):
@@ -57,7 +66,18 @@ def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Rout
         layerwise=not asked.whole,
         tiers=tiers,
         tier_names=names,
+        scaling=_scaling(asked, given, case),
     )
+
+
+def _scaling(asked: ServeSpec, given: Load, case: Case) -> ScalingRule | None:
+    """The rule by which replicas start and stop."""
+    if asked.autoscale is None:
+        return None
+    if asked.prefill:
+        raise ValueError("autoscale cannot be given with prefill: it starts and stops whole replicas, not pools")
+    times = given.stream.arrival[np.isfinite(given.stream.arrival)]
+    return scaling_rule(str(asked.autoscale), int(case.scenario.deployment.dp), float(np.max(times, initial=0.0)))
 
 
 TIER_WORDS = ("write", "eviction", "overlap", "known")

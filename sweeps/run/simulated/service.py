@@ -57,6 +57,7 @@ class Serviced(NamedTuple):
     blocks: list[float]  # of KV cache of every engine
     roles: list[int]  # of every engine
     iterations: int  # of the simulation
+    replicas: np.ndarray | None  # that are on from every evaluation on, shape [evaluations]; None: all are
 
 
 def kinds(scenario: Scenario) -> list[EngineKind]:
@@ -97,7 +98,7 @@ def serviced(
     shape = Shape(
         engines=len(numbers),
         slots=size.slots,
-        iterations=min(max(int(1.25 * requests), 256), LONGEST_PIECE),
+        iterations=min(max(int(1.25 * requests) + _evaluations(routes, traffic), 256), LONGEST_PIECE),
         block=size.block,
         nodes=0 if not float(policy.prefix_caching) else _nodes(traffic),
         turns=_most_followers(traffic),
@@ -117,6 +118,7 @@ def serviced(
             "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
             "tiers": tiers,
             "drafts": _drafts(engines, numbers),
+            "scaling": routes.scaling,
             "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
         },
     )
@@ -129,7 +131,7 @@ def serviced(
         require_finite(records[-1].high)
         left = int(state.left)
         progress(requests - left, requests)
-        if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0)):
+        if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0) | _evaluated(records[-1])):
             break
     together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
     with eager():
@@ -137,7 +139,21 @@ def serviced(
         served = with_first_time(served, traffic, policy)
     each = [blocks[number] for number in numbers]
     roles = [engines[int(number)].role for number in numbers]
-    return Serviced(served, places, timelines(together, len(numbers)), each, roles, len(together.engine))
+    replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
+    return Serviced(served, places, timelines(together, len(numbers)), each, roles, len(together.engine), replicas)
+
+
+def _evaluated(records: Happening) -> np.ndarray:
+    """Iterations with an evaluation of the rule for replicas, bool, shape [iterations]."""
+    return np.zeros(len(records.engine), bool) if records.replicas is None else np.asarray(records.replicas) >= 0
+
+
+def _evaluations(routes: Routes, traffic: Traffic) -> int:
+    """Evaluations of the rule for replicas until the last request comes that is known; some after it."""
+    if routes.scaling is None:
+        return 0
+    times = np.asarray(traffic.arrival)[np.isfinite(traffic.arrival)]
+    return int(1.25 * np.max(times, initial=0.0) / float(routes.scaling.every))
 
 
 def _drafts(engines: Sequence[EngineKind], numbers: np.ndarray) -> Drafts | None:

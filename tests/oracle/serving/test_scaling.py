@@ -19,8 +19,9 @@ def one_by_one(**fields):
 
 def test_a_replica_starts_for_a_queue_and_takes_what_comes_later():
     # Five prompts of 8 s at 0 s, all to the first replica. At 10 s, the second one under way, three wait: 1.5 -> 2
-    # replicas, from 15 s on. What comes at 12 s goes to the first one, what comes at 15 s to the second, which is empty.
-    # At 20 s two of the first five and the one of 12 s wait: two replicas still. At 30 s two wait, so that one is enough.
+    # replicas, from 15 s on. What comes at 12 s goes to the first one, what comes at 15 s to the second, which is
+    # empty. At 20 s two of the first five and the one of 12 s wait: two replicas still. At 30 s two wait, so that one
+    # is enough.
     asked = requests([8] * 7, arrival=[0.0] * 5 + [12.0, 15.0])
     out = served(asked, *[one_by_one()] * 3, router="least_requests", scaling=rule())
     assert out.engine == [0, 0, 0, 0, 0, 0, 1]
@@ -29,9 +30,9 @@ def test_a_replica_starts_for_a_queue_and_takes_what_comes_later():
 
 
 def test_a_stopped_replica_ends_what_it_has_and_comes_back_at_once():
-    # By rate, 0.2 /s and replica: 4 requests in 10 s are 2 replicas, one in the next 10 s is one. The second one, ready
-    # at 15 s, has the prompt of 16 s until 56 s: it takes no request at 21 s. At 30 s, for 4 requests from 20 s to 30 s,
-    # it comes back at once and takes the one of 31 s, as it has fewer requests; at 40 s it is stopped again.
+    # By rate, 0.2 /s and replica: 4 requests in 10 s are 2 replicas, one in the next 10 s is one. The second one,
+    # ready at 15 s, has the prompt of 16 s until 56 s: it takes no request at 21 s. At 30 s, for 4 requests from 20 s
+    # to 30 s, it comes back at once and takes the one of 31 s, as it has fewer requests; at 40 s it is stopped again.
     arrival = [0.0] * 4 + [16.0] + [21.0] * 4 + [31.0]
     asked = requests([1, 1, 1, 30, 40, 1, 1, 1, 1, 1], arrival=arrival)
     scaling = rule("rate", target=0.2, most=2)
@@ -42,8 +43,8 @@ def test_a_stopped_replica_ends_what_it_has_and_comes_back_at_once():
 
 
 def test_fewer_after_a_while_are_the_most_that_was_wanted_meanwhile():
-    # 3 replicas at 10 s for 6 requests; then 3, 1, 0 requests in intervals of 10 s: at 20 s 2 are enough, at 30 s 1, and
-    # after 30 s of it, at 40 s, the number is 2. At 70 s it is 1.
+    # 3 replicas at 10 s for 6 requests; then 3, 1, 0 requests in intervals of 10 s: at 20 s 2 are enough, at 30 s 1,
+    # and after 30 s of it, at 40 s, the number is 2. At 70 s it is 1.
     arrival = [1.0] * 6 + [11.0] * 3 + [21.0, 75.0]
     scaling = rule("rate", target=0.2, start=0.0, idle=30.0)
     out = served(requests([1] * 11, arrival=arrival), *[one_by_one()] * 3, scaling=scaling)
@@ -61,8 +62,9 @@ def test_tokens_of_a_queue():
 
 
 def test_time_to_first_token():
-    # First tokens at 4 s and 8 s: their mean is 6 s, two targets of 3 s. From 10 s to 20 s those of 12 s and 16 s, with
-    # one replica that takes requests until 15 s and two at 20 s: 2 x 14 / 3 -> 3 at most. Then none came and none waits.
+    # First tokens at 4 s and 8 s: their mean is 6 s, two targets of 3 s. From 10 s to 20 s those of 12 s and 16 s,
+    # with one replica that takes requests until 15 s and two at 20 s: 2 x 14 / 3 -> 3 at most. Then none came and
+    # none waits.
     asked = requests([4, 4, 4, 4, 1], arrival=[0.0] * 4 + [100.0])
     scaling = rule("ttft", target=3.0)
     out = served(asked, *[one_by_one()] * 3, scaling=scaling)
