@@ -54,7 +54,8 @@ def dataset(simulation: Simulation) -> xr.Dataset:
 
     Returns:
       Metrics without dimension; along `request` what became of each, NaN where it did not come to that; along
-      `iteration` what the engine did; along `evaluation` replicas that are on, where they start and stop. SI units, float64; attributes hold the question, versions and notes.
+      `iteration` what the engine did; along `evaluation` replicas that are on, where they start and stop. SI units,
+      float64; attributes hold the question, versions and notes.
     """
     # Scalars first, then columns over requests and over iterations.
     values: dict[str, tuple[Any, ...]] = {name: ((), np.float64(value)) for name, value in simulation.metrics.items()}

@@ -16,6 +16,7 @@ Replicas have an order. The first `number` of them are on: at the beginning the 
 - A replica that stops takes no new requests. It ends those that it has, waiting ones too; its devices are taken until
   then.
 - Routers choose among the replicas that take requests. Waiting requests stay with their replica.
+- A replica that starts again has the prefix cache that it had when it stopped.
 """
 
 from collections.abc import Callable
