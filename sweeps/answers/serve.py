@@ -10,6 +10,7 @@ import numpy as np
 from hwspaces import formatted
 from jaxroof.deployment import DEGREES, Deployment, degree
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES
+from jaxroof.scheduler.service.handover import ROLES
 from sweeps.answers import tables
 from sweeps.answers.shared import case_record
 from sweeps.ask.names import units, variable
@@ -18,6 +19,7 @@ from sweeps.run.evidence import Beyond, serving_beyond
 from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
+from sweeps.serving.kinds import kind_figures, of_kinds
 from sweeps.serving.report import binding, cache_tokens, nearest, slo_lines, status_text
 from sweeps.serving.run import Simulation
 
@@ -57,6 +59,7 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     out.print()
     if simulation.classes:
         _print_classes(out, simulation)
+    _print_kinds(out, simulation)
     # Goodput and its share say something only where there are limits.
     limited = limits(simulation.objective) or any(one.slo for one in simulation.load.classes)
     shown = [name for name in METRICS if name in simulation.metrics and (name not in OF_LIMITS or limited)]
@@ -89,8 +92,11 @@ def service_lines(simulation: Simulation) -> list[str]:
         return []
     weights = f" (prefix {routes.prefix_weight:g}, load {routes.load_weight:g})" if routes.router == "prefix" else ""
     if pool is None:
-        number = simulation.replicas
-        lines = [f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}"]
+        number = sum(kind.replicas for kind in simulation.kinds)
+        kinds = of_kinds(simulation)
+        each = [f"{kind.replicas:,} x {name} ({spread_text(kind.scenario.deployment)})" for name, kind in kinds]
+        which = f": {', '.join(each)}" if len(each) > 1 else ""
+        lines = [f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}{which}"]
         return lines + scaling_lines(simulation) + tier_lines(simulation)
     first, then = int(pool.deployment.dp), simulation.replicas
     sent = "layer by layer" if routes.layerwise else "after the prompt"
@@ -185,6 +191,23 @@ def _print_classes(out: Any, simulation: Simulation) -> None:
     out.print()
 
 
+def _print_kinds(out: Any, simulation: Simulation) -> None:
+    """What every kind of replicas did, where there are several."""
+    figures = kind_figures(simulation)
+    if not figures:
+        return
+    heads = ("requests", "prompt tokens", "output tokens", "busy", "TTFT\nmean")
+    kind_table = tables.table("replicas", *heads, numbers=heads)
+    for one, kind in zip(figures, simulation.kinds, strict=True):
+        name = f"{one.replicas:,} x {one.hardware} ({spread_text(kind.scenario.deployment)})"
+        name = name if one.role == ROLES[0] else f"{one.role} {name}"
+        counts = (one.requests, one.prompt_tokens, one.output_tokens)
+        ttft = _time(one.ttft_mean)
+        kind_table.add_row(name, *(f"{count:,.0f}" for count in counts), f"{100.0 * one.busy_share:.1f} %", ttft)
+    out.print(kind_table)
+    out.print()
+
+
 def record(simulation: Simulation) -> dict[str, Any]:
     """The simulation for machines: SI numbers; what does not exist is null."""
     case, near = simulation.case, nearest(simulation) if not simulation.metrics["good_share"] else None
@@ -213,8 +236,14 @@ def record(simulation: Simulation) -> dict[str, Any]:
         "notes": list(simulation.notes),
         "metrics": simulation.metrics,
         **({"classes": simulation.classes} if simulation.classes else {}),
+        **({"kinds": [_finite(dataclasses.asdict(one)) for one in each]} if (each := kind_figures(simulation)) else {}),
         "units": units(simulation.metrics),
     }
+
+
+def _finite(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures with null in place of what is not known."""
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in figures.items()}
 
 
 def _time(seconds: float) -> str:

@@ -85,6 +85,7 @@ OF_ITERATIONS = {
     "running": Metric("1", "sequences that were admitted and have not ended, during the iteration"),
     "waiting": Metric("1", "requests that wait in the queue during the iteration"),
     "engine": Metric("1", "replica whose iteration it is, those for prompts first"),
+    "blocks_there": higher("1", "KV blocks of the replica whose iteration it is"),
     "right_drafts": Metric("1", "drafted tokens of the step that are right"),
 }
 """What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""

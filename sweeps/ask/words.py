@@ -30,6 +30,8 @@ _PREFILL += "other flags describe, but degrees, which are 1; may be given severa
 _TIERS = "tiers of the KV cache below the devices' memory: host=1TB,ssd=8TB,remote=100TB, of a server each but remote"
 _TIER_RULES = "write=through or back, eviction=lru or fifo, overlap=0 .. 1 of loads with compute, known=1: to routers; "
 _TIER_RULES += "may be given several times"
+_ALSO = "replicas of another kind in the same service: hardware=L40S,tp=2,dp=4; what is not said is as in the first "
+_ALSO += "ones, which other flags describe, but degrees, which are 1; may be given several times"
 _AUTOSCALE = "replicas start and stop, by waiting requests (queue) or their prompt tokens (queue_tokens), requests per "
 _AUTOSCALE += "second (rate) or the mean time to the first token (ttft) per replica: "
 _AUTOSCALE += "by=queue,target=4,least=1,most=8,start=60s,every=15s,idle=300s"
@@ -92,6 +94,7 @@ class ServiceWords(ServedWords):
     router_weights: str | None = word("NAME=WEIGHT,..", "of the router prefix: prefix=1,load=1 (default)", apart=True)
     decode_router: str | None = word("NAME", "of prompts to decoding replicas (default least_requests)", apart=True)
     prefill: Table = word("NAME=VALUE", _PREFILL, "table: the prefill pool", apart=True, default=dict)
+    also: list[Table] | None = word("NAME=VALUE,..", _ALSO, "a list of tables: replicas of other kinds", apart=True)
     tiers: str | None = word("NAME=CAPACITY,..", _TIERS, "tiers of the KV cache", apart=True)
     tier_rules: Table = word("NAME=VALUE", _TIER_RULES, "table: how tiers are used", apart=True, default=dict)
     autoscale: str | None = word("by=LOAD,..", _AUTOSCALE, "replicas that start and stop", apart=True)

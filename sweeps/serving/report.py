@@ -57,6 +57,8 @@ def iteration_columns(simulation: Simulation) -> dict[str, np.ndarray]:
     times = {"end": timeline.end, "iteration_time": timeline.duration}
     if simulation.engines is not None:
         counts["engine"] = simulation.engines
+        if simulation.also and simulation.engine_blocks is not None:
+            counts["blocks_there"] = simulation.engine_blocks[simulation.engines]
     return times | {name: values.astype(np.int32) for name, values in counts.items()}
 
 

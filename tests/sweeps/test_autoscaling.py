@@ -71,7 +71,9 @@ def test_time_that_replicas_take_by_hand():
     metrics = scaled_metrics(found, np.array([2.0, 1.0]), np.array([2.0, 3.0]))
     np.testing.assert_allclose(list(metrics.values()), [90.0 / 50.0, 90.0, 140.0, 150.0, 220.0, 250.0])
     np.testing.assert_allclose(found.share, 0.9)
-    assert of_taken({"usd_per_million_tokens": 1.0, "ttft_mean": 1.0}, 0.5)["usd_per_million_tokens"] == 0.5
+    figures = of_taken({"usd_per_million_tokens": 25.0, "utilization": 0.5, "ttft_mean": 1.0}, found, metrics)
+    np.testing.assert_allclose([figures[name] for name in ("usd_per_million_tokens", "utilization")], [22.0, 0.5 / 0.9])
+    assert figures["ttft_mean"] == 1.0
 
 
 def test_a_run_follows_its_load():

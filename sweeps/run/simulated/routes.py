@@ -12,6 +12,7 @@ from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.scaling import ScalingRule
 from jaxroof.scheduler.service.tiers import TierRules
 from sweeps.ask.cases import Case
+from sweeps.ask.deployments import PoolEntry
 from sweeps.run.simulated.load import Load, seed_of
 from sweeps.run.simulated.scaling import scaling_rule
 from sweeps.run.simulated.spec import ServeSpec
@@ -33,14 +34,19 @@ class Routes:
     scaling: ScalingRule | None = None  # None: all replicas take requests all the time
 
 
-def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Routes | None:
+def routes_of(
+    asked: ServeSpec, given: Load, case: Case, policy: Policy, also: tuple[PoolEntry, ...] = ()
+) -> Routes | None:
     """How requests come to replicas; None where one replica can be simulated on its own.
+
+    Args:
+      also: replicas of other kinds.
 
     Raises:
       ValueError: one line: a router that there is not, weights or tiers that cannot be, or what has no effect.
     """
     needed = (
-        bool(asked.prefill or asked.tiers or asked.autoscale)
+        bool(asked.prefill or asked.tiers or asked.autoscale or also)
         or given.stream.after is not None
         or given.stream.parent is not None
     )
@@ -56,7 +62,7 @@ def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Rout
             if getattr(asked, name):
                 raise ValueError(f"{name} has no effect without a prefill pool")
     weights = {"prefix": 1.0, "load": 1.0} | _weights(asked.router_weights)
-    names, tiers = ((), None) if asked.tiers is None else _tiers(asked, given, case, policy)
+    names, tiers = ((), None) if asked.tiers is None else _tiers(asked, given, case, policy, also)
     return Routes(
         router=_router("router", asked.router or "round_robin"),
         decode_router=_router("decode_router", asked.decode_router or "least_requests"),
@@ -66,30 +72,33 @@ def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Rout
         layerwise=not asked.whole,
         tiers=tiers,
         tier_names=names,
-        scaling=_scaling(asked, given, case),
+        scaling=_scaling(asked, given, case, also),
     )
 
 
-def _scaling(asked: ServeSpec, given: Load, case: Case) -> ScalingRule | None:
+def _scaling(asked: ServeSpec, given: Load, case: Case, also: tuple[PoolEntry, ...]) -> ScalingRule | None:
     """The rule by which replicas start and stop."""
     if asked.autoscale is None:
         return None
     if asked.prefill:
         raise ValueError("autoscale cannot be given with prefill: it starts and stops whole replicas, not pools")
     times = given.stream.arrival[np.isfinite(given.stream.arrival)]
-    return scaling_rule(str(asked.autoscale), int(case.scenario.deployment.dp), float(np.max(times, initial=0.0)))
+    replicas = int(case.scenario.deployment.dp) + sum(int(kind.pool.deployment.dp) for kind in also)
+    return scaling_rule(str(asked.autoscale), replicas, float(np.max(times, initial=0.0)))
 
 
 TIER_WORDS = ("write", "eviction", "overlap", "known")
 """Words of `tier_rules`."""
 
 
-def _tiers(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> tuple[tuple[str, ...], TierRules]:
+def _tiers(
+    asked: ServeSpec, given: Load, case: Case, policy: Policy, also: tuple[PoolEntry, ...]
+) -> tuple[tuple[str, ...], TierRules]:
     """Names of tiers, and those of the cache of every replica, first of those for prompts."""
     scenario, text = case.scenario, str(asked.tiers)
     if not policy.prefix_caching:
         raise ValueError(f"tiers = {text!r} has no effect without a prefix cache: policy prefix_caching=0")
-    pools = [(case.hardware, scenario.deployment)]
+    pools = [(case.hardware, scenario.deployment), *((kind.hardware, kind.pool.deployment) for kind in also)]
     if scenario.prefill is not None:
         named = asked.prefill.get("hardware")
         pools.insert(0, (case.hardware if named is None else hardware(named), scenario.prefill.deployment))

@@ -186,16 +186,16 @@ def scaled_metrics(found: Scaled, devices: np.ndarray, prices: np.ndarray | None
     return metrics
 
 
-METRICS_OF_DEVICES = ("tokens_per_second_per_device", "tokens_per_joule_at_tdp", "utilization")
-"""Metrics that are per device, or per device and time."""
-
-
-def of_taken(metrics: Mapping[str, Any], share: float) -> dict[str, Any]:
+def of_taken(metrics: Mapping[str, Any], found: Scaled, taken: Mapping[str, Any]) -> dict[str, Any]:
     """Metrics of all devices all the time as those of the devices that were taken.
 
     Args:
-      share: of `Scaled`.
+      taken: `scaled_metrics`.
     """
-    factors = {name: share for name in metrics if name.startswith("usd_per_")}
-    factors |= {name: 1.0 / max(share, 1e-30) for name in METRICS_OF_DEVICES}
-    return {name: value * factors.get(name, 1.0) for name, value in metrics.items()}
+    devices = taken["device_time"] / max(taken["fixed_device_time"], 1e-30)
+    factors = {name: 1.0 / max(devices, 1e-30) for name in ("tokens_per_second_per_device", "tokens_per_joule_at_tdp")}
+    factors["utilization"] = 1.0 / max(found.share, 1e-30)
+    if "run_usd" in taken:
+        paid = taken["run_usd"] / max(taken["fixed_run_usd"], 1e-30)
+        factors |= {name: paid for name in metrics if name.startswith("usd_per_")}
+    return {name: value * factors.get(name, 1.0) for name, value in metrics.items()} | dict(taken)

@@ -1,4 +1,4 @@
-"""Simulation of a whole service: all replicas of one or two pools, with a router before them, to its end."""
+"""Simulation of a whole service: all replicas of all kinds and pools, with a router before them, to its end."""
 
 import dataclasses
 import functools
@@ -60,17 +60,24 @@ class Serviced(NamedTuple):
     replicas: np.ndarray | None  # that are on from every evaluation on, shape [evaluations]; None: all are
 
 
-def kinds(scenario: Scenario) -> list[EngineKind]:
-    """The replicas of a scenario: those of its prefill pool first, where it has one."""
+def kinds(scenario: Scenario, also: Sequence[Pool] = ()) -> list[EngineKind]:
+    """The replicas of a scenario: those of its prefill pool first, where it has one.
+
+    Args:
+      also: replicas of other kinds, after those of the scenario.
+    """
     own = dataclasses.replace(scenario, prefill=None)
+
+    def of_pool(pool: Pool, role: int) -> EngineKind:
+        """Replicas of a pool."""
+        scenario = dataclasses.replace(
+            own, hardware=pool.hardware, deployment=pool.deployment, efficiency=pool.efficiency
+        )
+        return EngineKind(scenario, int(pool.deployment.dp), role)
+
     if scenario.prefill is None:
-        return [EngineKind(own, int(scenario.deployment.dp), WHOLE)]
-    pool = scenario.prefill
-    first = dataclasses.replace(own, hardware=pool.hardware, deployment=pool.deployment, efficiency=pool.efficiency)
-    return [
-        EngineKind(first, int(pool.deployment.dp), PREFILL),
-        EngineKind(own, int(scenario.deployment.dp), DECODE),
-    ]
+        return [EngineKind(own, int(scenario.deployment.dp), WHOLE), *(of_pool(pool, WHOLE) for pool in also)]
+    return [of_pool(scenario.prefill, PREFILL), EngineKind(own, int(scenario.deployment.dp), DECODE)]
 
 
 def serviced(
@@ -266,7 +273,7 @@ def _delay(
     host = first.scenario.efficiency.host.request_time
     if not waiting_steps(policy) > 0.0:
         return np.float64(host + policy.front_time)
-    share = float(first.replicas)
+    share = float(sum(kind.replicas for kind in engines if kind.role != DECODE))
     clients = None if traffic.clients is None else max(float(traffic.clients) / share, 1.0)
     part = dataclasses.replace(traffic, arrival=np.asarray(traffic.arrival) * share, clients=clients)
     with eager():
