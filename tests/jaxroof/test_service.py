@@ -82,6 +82,7 @@ def numbers(service: Service) -> dict[str, Any]:
         "drafts": None if engines[0].drafts is None else _drafts([given(one.drafts, "drafts") for one in engines]),
         "tiers": tier_rules(service),
         "scaling": _scaling(service.scaling),
+        "admission": None if service.admission is None else padded(service.admission, 0.0),
     }
 
 
@@ -140,7 +141,7 @@ def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tupl
     @jax.vmap
     def run(given: dict[str, Any]) -> tuple[Any, Any, Any]:
         slowness = given["slowness"]
-        names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling")
+        names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling", "admission")
         words = {name: given[name] for name in names}
         start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
         over, records = proceed(prices(slowness), start, shape)

@@ -29,7 +29,7 @@ def simulated(services: list[Any]) -> list[tuple[Any, ...]]:
     @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
     @jax.vmap
     def run(given: dict[str, Any]) -> tuple[Any, ...]:
-        words = {name: given[name] for name in ("role", "queue", "routing", "delay", "scaling")}
+        words = {name: given[name] for name in ("role", "queue", "routing", "delay", "scaling", "admission")}
         start = begin(given["traffic"], given["policies"], given["blocks"], SHAPE, **words)
         over, records = proceed(prices(given["slowness"]), start, SHAPE)
         return (*outcomes(over, records), over.state.left, records.replicas)
@@ -39,9 +39,9 @@ def simulated(services: list[Any]) -> list[tuple[Any, ...]]:
     return [jax.tree.map(lambda leaf, lane=lane: leaf[lane], found) for lane in range(len(services))]
 
 
-def largest_difference(seeds: Any) -> float:
+def largest_difference(seeds: Any, admission: bool = False) -> float:
     """The largest relative difference of a time; asserts that everything else is the same."""
-    services = [case(seed, engines=ENGINES, pools=False, scaling=True) for seed in seeds]
+    services = [case(seed, engines=ENGINES, pools=False, scaling=True, admission=admission) for seed in seeds]
     with precision("float64"):
         found = simulated(services)
     largest = 0.0
@@ -55,6 +55,10 @@ def largest_difference(seeds: Any) -> float:
 def test_every_request_is_served_as_by_the_plain_simulator():
     """All signals, with unlike replicas, turns, trees of prefixes and priorities."""
     assert largest_difference(range(CASES)) < 1e-9
+
+
+def test_beside_requests_that_are_rejected():
+    assert largest_difference(range(CASES, CASES + 20), admission=True) < 1e-9
 
 
 def test_both_simulators_have_the_same_signals():

@@ -12,7 +12,7 @@ from jaxroof.scheduler.advance import joins, steps_until, swap_time
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.service.agenda import begun_by, followed
 from jaxroof.scheduler.service.handover import DECODE
-from jaxroof.scheduler.service.routing import View, chosen
+from jaxroof.scheduler.service.routing import View, chosen, late
 from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, Shape, engine_at
 from jaxroof.scheduler.state import Clock, blocks_of, pick, plus, since, whole
 
@@ -25,7 +25,7 @@ class Delivered(NamedTuple):
     time: Array  # s
     engine: Array
     refused: Array  # bool: it is too long
-    rejected: Array  # bool: the queue is full
+    rejected: Array  # bool: the queue is full, or its first token would come too late
 
 
 def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
@@ -63,6 +63,7 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
         refused = (refused | (of.single & (osl > 1) & ~anywhere)) & ~handed
     refused = happens & refused
     full = state.lines.count[engine].astype(float) >= of.most_waiting
+    full = full if service.admission is None else full | late(view, engine, entry(service.admission, request))
     full = full if handed is None else full & ~handed
     rejected = happens & ~refused & full
     takes = happens & ~refused & ~rejected

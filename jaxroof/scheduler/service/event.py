@@ -54,7 +54,7 @@ class Happening(NamedTuple):
     delivered: Array  # request that came, to engine `to`
     to: Array
     refused: Array  # bool: it is too long
-    rejected: Array  # bool: the queue was full
+    rejected: Array  # bool: the queue was full, or its first token would come too late
     loaded: tuple[Array, ...]  # tokens of `hit` that come from every tier
     right: Array | None = None  # drafts in `steps` that were right; None: nothing is drafted
     replicas: Array | None = None  # that are on after an evaluation, -1: there was none; None: all are

@@ -1,6 +1,7 @@
 """Routers: the engine that a request is sent to, by what is known of the engines when it comes.
 
 A router is a function of a `View` that gives every engine a score. The lowest wins, of equal ones the first engine.
+Admission control turns a request away whose time to first token at that engine is expected to be too long.
 """
 
 from collections.abc import Callable
@@ -74,6 +75,11 @@ def prefix(view: View) -> Array:
 def slo(view: View) -> Array:
     """The engine that is done with the prompt first, by the prompt tokens that wait there and its pace."""
     return (view.queued + view.isl - view.hit).astype(float) * view.pace
+
+
+def late(view: View, engine: Array, limit: Array) -> Array:
+    """Whether the engine's time until it is done with the prompt, as `slo` estimates it, is above a limit in s."""
+    return slo(view)[engine] > limit
 
 
 ROUTERS: dict[str, Callable[[View], Array]] = {

@@ -54,6 +54,7 @@ class Service(NamedTuple):
     transfer: Transfer | None
     turns: Turns | None
     scaling: ScalingRule | None = None  # None: all engines take requests all the time
+    admission: Array | None = None  # s of expected TTFT above which a request is rejected, shape [requests]
 
 
 class Known(NamedTuple):
@@ -118,6 +119,7 @@ def begin(
     tiers: TierRules | None = None,
     drafts: Drafts | None = None,
     scaling: ScalingRule | None = None,
+    admission: Array | None = None,
 ) -> ServiceRun:
     """A simulation of a service before its first iteration.
 
@@ -135,6 +137,7 @@ def begin(
       tiers: numbers of `shape.tiers` tiers below the cache, shapes [engines, tiers] and [engines].
       drafts: of every engine, leaves with a leading axis for them; None: nothing is drafted.
       scaling: rule by which engines take requests, without pools; None: all do all the time.
+      admission: s of expected TTFT above which a request is rejected, shape [requests]; None: none is.
     """
     role = jnp.zeros(shape.engines, jnp.int32) if role is None else jnp.asarray(role, jnp.int32)
     even = jnp.ones(shape.engines)
@@ -188,7 +191,8 @@ def begin(
         left=jnp.sum(osl > 0, dtype=jnp.int32),
         scaling=None if scaling is None else begun_scaling(scaling, shape.engines, requests),
     )
-    return ServiceRun(Service(engines, role, routing, transfer, turns, scaling), state)
+    limit = None if admission is None else jnp.asarray(admission, float)
+    return ServiceRun(Service(engines, role, routing, transfer, turns, scaling, limit), state)
 
 
 def _ranks(traffic: Traffic, isl: Array) -> Array:

@@ -36,6 +36,7 @@ def case(
     tiers: int = 0,
     drafts: int = 0,
     scaling: bool = False,
+    admission: bool = False,
 ) -> Service:
     """A service; the same words give the same one.
 
@@ -51,6 +52,7 @@ def case(
       tiers: how many there are below the caches of engines; all else is the same with any number.
       drafts: tokens per sequence and step at most, another number in every engine; 0: none.
       scaling: whether replicas start and stop; all else is the same.
+      admission: whether requests are rejected whose first token would come late; all else is the same.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     pools, trees, turns, priority, unlike = (
@@ -76,6 +78,10 @@ def case(
         layers=int(rng.choice([0, 0, 4, 32])),
     )
     service = _with_tiers(service, np.random.Generator(np.random.PCG64([seed, tiers])), tiers) if tiers else service
+    if admission:
+        limits = np.random.Generator(np.random.PCG64([seed, 98]))
+        each = limits.exponential(3e-3 * float(np.exp(limits.uniform(-1.0, 2.0))), len(service.requests.isl))
+        service = dataclasses.replace(service, admission=[float(limit) for limit in each])
     if not scaling:
         return service
     return dataclasses.replace(service, scaling=_scaling(np.random.Generator(np.random.PCG64([seed, 99])), service))

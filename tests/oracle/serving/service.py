@@ -11,7 +11,7 @@ from tests.oracle.serving.drafts import Drafts
 from tests.oracle.serving.engine import DECODE, PREFILL, Engine
 from tests.oracle.serving.jobs import FINISHED, REFUSED, REJECTED, UNFINISHED, Job, Request, Step, job, listed
 from tests.oracle.serving.pools import Transfers
-from tests.oracle.serving.routers import Router, View
+from tests.oracle.serving.routers import Router, View, expected
 from tests.oracle.serving.scaling import Rule, Scaling
 from tests.oracle.serving.tiers import Level, Tier, Tiers
 
@@ -46,6 +46,7 @@ class Service:
     layers: int = 0  # of the model, where a cache is sent layer by layer; 0: it is sent whole
     overlap: float = 0.0  # of loads from tiers with compute, 0 .. 1
     tiers_known: bool = False  # to routers
+    admission: Sequence[float] | None = None  # s of expected TTFT above which every request is rejected
     scaling: Rule | None = None  # without pools; None: all engines take requests all the time
 
 
@@ -167,7 +168,7 @@ class Events:
         nowhere = engine.role == PREFILL and request.osl > 1 and not self.able(request)
         if not engine.can_hold(each.total) or nowhere:
             self.answer(record, REFUSED, time)
-        elif not engine.queued(each):
+        elif self.late(found, request) or not engine.queued(each):
             self.answer(record, REJECTED, time)
         else:
             engine.wake(time)
@@ -196,14 +197,20 @@ class Events:
         return [i for i in self.decodes if self.engines[i].can_hold(request.isl + request.osl)]
 
     def routed(self, router: Router, request: Request, engines: list[int]) -> int:
-        views = []
-        for i in engines:
-            engine, server = self.engines[i], self.service.engines[i]
-            there = engine.sequences()
-            hit = 0 if engine.role == DECODE else engine.hit(job(request, engine.policy))
-            tokens, queued = sum(each.isl for each in there), sum(each.isl for each in engine.waiting)
-            views.append(View(len(there), tokens, queued, hit, server.weight, server.pace))
+        views = [self.view(i, request) for i in engines]
         return engines[router.choice(request.index, request.isl, request.nodes, views)]
+
+    def view(self, i: int, request: Request) -> View:
+        engine, server = self.engines[i], self.service.engines[i]
+        there = engine.sequences()
+        hit = 0 if engine.role == DECODE else engine.hit(job(request, engine.policy))
+        tokens, queued = sum(each.isl for each in there), sum(each.isl for each in engine.waiting)
+        return View(len(there), tokens, queued, hit, server.weight, server.pace)
+
+    def late(self, i: int, request: Request) -> bool:
+        """Whether the first token of a request would come too late from an engine."""
+        limits = self.service.admission
+        return limits is not None and expected(self.view(i, request), request.isl) > limits[request.index]
 
     def first_tokens(self, begin: float, end: float) -> list[float]:
         """TTFT of the first tokens from one time on until before another one."""
