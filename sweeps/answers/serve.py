@@ -97,15 +97,28 @@ def service_lines(simulation: Simulation) -> list[str]:
         each = [f"{kind.replicas:,} x {name} ({spread_text(kind.scenario.deployment)})" for name, kind in kinds]
         which = f": {', '.join(each)}" if len(each) > 1 else ""
         lines = [f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}{which}"]
-        return lines + scaling_lines(simulation) + tier_lines(simulation)
+        return lines + admission_lines(simulation) + scaling_lines(simulation) + tier_lines(simulation)
     first, then = int(pool.deployment.dp), simulation.replicas
     sent = "layer by layer" if routes.layerwise else "after the prompt"
     return [
         f"pools   prefill {first:,} x {spread_text(pool.deployment)}, decode {then:,} x "
         f"{spread_text(simulation.case.scenario.deployment)}; the cache is sent {sent}",
         f"router  {routes.router}{weights} to prefill, {routes.decode_router} to decode",
+        *admission_lines(simulation),
         *tier_lines(simulation),
     ]
+
+
+def admission_lines(simulation: Simulation) -> list[str]:
+    """Limit of admission control, and how many requests it and full queues have turned away."""
+    limits = None if simulation.routes is None else simulation.routes.admission
+    if limits is None:
+        return []
+    own = np.unique(limits)
+    above = f"above {_time(float(own[0]))}" if len(own) == 1 else "above their limit"
+    count = int(simulation.metrics["rejected"])
+    share = 100.0 * count / len(limits)
+    return [f"admits  requests with an expected TTFT {above} are rejected: {count:,} were ({share:.1f} %)"]
 
 
 def scaling_lines(simulation: Simulation) -> list[str]:
@@ -143,13 +156,9 @@ def routes_record(simulation: Simulation) -> dict[str, Any]:
     """The way of requests to replicas as plain data."""
     routes = simulation.routes
     names = ("router", "decode_router", "prefix_weight", "load_weight", "seed", "layerwise")
-    shares = tier_shares(simulation)
-    rule = (
-        {}
-        if routes is None or routes.scaling is None
-        else {"autoscale": {k: float(v) for k, v in routes.scaling._asdict().items()}}
-    )
-    return {name: getattr(routes, name) for name in names} | rule | ({"loaded_shares": shares} if shares else {})
+    shares, asked = tier_shares(simulation), simulation.spec
+    given = {name: value for name in ("admission", "autoscale") if (value := getattr(asked, name)) is not None}
+    return {name: getattr(routes, name) for name in names} | given | ({"loaded_shares": shares} if shares else {})
 
 
 def tier_lines(simulation: Simulation) -> list[str]:

@@ -136,10 +136,19 @@ def status_text(simulation: Simulation) -> str:
     why = {
         "finished": "",
         "refused": f": prompt and output are more than the KV cache's {number(cache_tokens(simulation))} tokens",
-        "rejected": f": {number(simulation.policy.max_waiting)} others were waiting",
+        "rejected": _rejection(simulation),
         "unfinished": " when the run was ended",
     }
     return ", ".join(f"{count:,} {name}{why[name]}" for name, count in counts.items() if count) or "no requests"
+
+
+def _rejection(simulation: Simulation) -> str:
+    """Why requests were rejected."""
+    waiting = f"{number(simulation.policy.max_waiting)} others were waiting"
+    if simulation.routes is None or simulation.routes.admission is None:
+        return f": {waiting}"
+    late = "the first token was expected too late"
+    return f": {late}" if not math.isfinite(simulation.policy.max_waiting) else f": {late}, or {waiting}"
 
 
 def cache_tokens(simulation: Simulation) -> float:

@@ -1,4 +1,4 @@
-"""Ways of requests to replicas, from a user's words: routers, weights, pools, tiers of the cache, autoscaling."""
+"""Ways of requests to replicas, from a user's words: routers, weights, pools, tiers, admission, autoscaling."""
 
 import dataclasses
 from typing import Any
@@ -13,7 +13,9 @@ from jaxroof.scheduler.service.scaling import ScalingRule
 from jaxroof.scheduler.service.tiers import TierRules
 from sweeps.ask.cases import Case
 from sweeps.ask.deployments import PoolEntry
+from sweeps.run.simulated.admission import admission_limits
 from sweeps.run.simulated.load import Load, seed_of
+from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.scaling import scaling_rule
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.run.simulated.tiers import cache_tiers, tier_rules
@@ -31,6 +33,7 @@ class Routes:
     layerwise: bool = True  # a layer's cache leaves as soon as it is computed
     tiers: TierRules | None = None  # of every replica's cache, in their order; None: there are none
     tier_names: tuple[str, ...] = ()
+    admission: np.ndarray | None = None  # s of expected TTFT above which every request is rejected; None: none is
     scaling: ScalingRule | None = None  # None: all replicas take requests all the time
 
 
@@ -46,7 +49,7 @@ def routes_of(
       ValueError: one line: a router that there is not, weights or tiers that cannot be, or what has no effect.
     """
     needed = (
-        bool(asked.prefill or asked.tiers or asked.autoscale or also)
+        bool(asked.prefill or asked.tiers or asked.autoscale or asked.admission or also)
         or given.stream.after is not None
         or given.stream.parent is not None
     )
@@ -72,8 +75,16 @@ def routes_of(
         layerwise=not asked.whole,
         tiers=tiers,
         tier_names=names,
+        admission=_admission(asked, given),
         scaling=_scaling(asked, given, case, also),
     )
+
+
+def _admission(asked: ServeSpec, given: Load) -> np.ndarray | None:
+    """Limits of admission control."""
+    if asked.admission is None:
+        return None
+    return admission_limits(str(asked.admission), given.objective(parse_slo(asked.slo)), len(given.stream))
 
 
 def _scaling(asked: ServeSpec, given: Load, case: Case, also: tuple[PoolEntry, ...]) -> ScalingRule | None:

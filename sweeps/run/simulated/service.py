@@ -126,6 +126,7 @@ def serviced(
             "tiers": tiers,
             "drafts": _drafts(engines, numbers),
             "scaling": routes.scaling,
+            "admission": routes.admission,
             "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
         },
     )
