@@ -184,18 +184,25 @@ def simulated_beyond(simulation: Simulation) -> Beyond:
 
 
 def _print_classes(out: Any, simulation: Simulation) -> None:
-    """Latencies of every class of requests, and the share that keeps its limits."""
-    columns = [(name, of) for name in ("ttft", "tpot", "e2e") for of in ("mean", f"p{PERCENTILES[-1]}")]
+    """Latencies of every class of requests, the share that keeps its limits, and their rate."""
+    columns = [(name, f"p{of}") for name in ("ttft", "tpot", "e2e") for of in (PERCENTILES[0], PERCENTILES[-1])]
     heads = [f"{NAMES[name]}\n{of}" for name, of in columns]
-    class_table = tables.table("class", "requests", *heads, "good", "limits", numbers=("requests", *heads, "good"))
+    rejected = any(metrics["rejected"] for metrics in simulation.classes.values())
+    lost = ("rejected",) if rejected else ()
+    numbers = ("requests", *lost, *heads, "good", "goodput\n/s")
+    class_table = tables.table("class", *numbers, "limits", numbers=numbers)
+    # Of one replica in several, all have its rate.
+    replicas = simulation.replicas if simulation.routes is None else 1
     # Limits by class in the order of the load's classes: the class's own, or the common ones.
     stream, limited = simulation.replica.stream, class_objectives(simulation.load.classes, simulation.objective)
     for position, (name, metrics) in enumerate(simulation.classes.items()):
         one = simulation.load.classes[position]
         values = [_time(metrics[f"{latency}_{of}"]) for latency, of in columns]
-        good = f"{100.0 * metrics['good_share']:.1f} %" if limits(limited[position]) else ""
-        count = f"{int(np.sum(stream.kind == position)):,}"
-        class_table.add_row(name, count, *values, good, limits_text(one, simulation.objective))
+        limit = bool(limits(limited[position]))
+        good = [f"{100.0 * metrics['good_share']:.1f} %", number(replicas * metrics["goodput"])] if limit else ["", ""]
+        counts = [int(np.sum(stream.kind == position)), *(int(metrics[each]) for each in lost)]
+        words = limits_text(one, simulation.objective)
+        class_table.add_row(name, *(f"{count:,}" for count in counts), *values, *good, words)
     out.print(class_table)
     out.print()
 
