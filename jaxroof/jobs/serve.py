@@ -49,12 +49,6 @@ METRICS = {
     "kv_use_max": Metric("1", "largest share of the KV cache in use"),
     "engine_steps": Metric("1", "steps of the engine"),
     "kv_blocks": higher("1", "blocks of KV cache of one replica"),
-    "replicas_mean": lower("1", "mean replicas whose devices are taken, where they start and stop"),
-    "replica_time": lower("s", "time for which replicas are taken, summed over them"),
-    "device_time": lower("s", "time for which devices are taken, summed over them"),
-    "fixed_device_time": lower("s", "the same with all replicas all the time"),
-    "run_usd": lower("1", "US dollars of the devices that the run takes"),
-    "fixed_run_usd": lower("1", "the same with all replicas all the time"),
 }
 """Metrics of a simulated engine."""
 

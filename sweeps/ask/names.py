@@ -91,10 +91,16 @@ OF_ITERATIONS = {
 """What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""
 
 OF_EVALUATIONS = {
+    "replicas_mean": lower("1", "mean replicas whose devices are taken, where they start and stop"),
+    "replica_time": lower("s", "time for which replicas are taken, summed over them"),
+    "device_time": lower("s", "time for which devices are taken, summed over them"),
+    "fixed_device_time": lower("s", "time of devices with all replicas all the time"),
+    "run_usd": lower("1", "US dollars of the devices that the run takes"),
+    "fixed_run_usd": lower("1", "US dollars with all replicas all the time"),
     "evaluation_time": Metric("s", "when the number of replicas was decided on"),
     "replicas": Metric("1", "replicas that are on from then on, those that start included"),
 }
-"""Replicas over time, where they start and stop."""
+"""Replicas over time, and what a run takes of them, where they start and stop."""
 
 STATES = ("met", "more", "none")
 """How a search for a capacity ends: at it; at the highest load that was tried; not even at the lowest."""
