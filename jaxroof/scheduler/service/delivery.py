@@ -36,7 +36,7 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
     instant = jnp.where(within, state.until.high[current], jnp.min(state.until.high))
     # At the time of an instant its ends come first.
     happens = jnp.isfinite(time) & ((time < instant) | ((time <= instant) & within & state.opened))
-    happens = happens if state.scaling is None else happens & (time < state.scaling.next)
+    happens = happens if state.scaling is None else happens & (time < state.scaling.last.next)
     clock = state.agenda.at(request)
     handed = None if state.holder is None else entry(state.holder, request) >= 0
 

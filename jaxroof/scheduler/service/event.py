@@ -88,7 +88,7 @@ def happened(
     until = Clock(*(part[engine] for part in state.until))
     _, due = state.agenda.first()
     allowed = jnp.isfinite(until.high) & ~(due < until.high)
-    allowed = allowed if state.scaling is None else allowed & (until.high < state.scaling.next)
+    allowed = allowed if state.scaling is None else allowed & (until.high < state.scaling.last.next)
     always = state.left >= 0
     own: Own = state.own.at(engine, like, always)
     constants = engine_at(service, engine)
@@ -208,10 +208,10 @@ def _scaled(service: Service, state: ServiceState) -> tuple[ServiceState, Array 
     if service.scaling is None or state.scaling is None:
         return state, None
     coming = jnp.minimum(state.agenda.first()[1], jnp.min(state.until.high))
-    happens = jnp.isfinite(coming) & (state.scaling.next <= coming)
+    happens = jnp.isfinite(coming) & (state.scaling.last.next <= coming)
     seen = Seen(state.lines.count, state.known.queued, state.known.requests, state.routed[0])
     scaling = evaluated(service.scaling, state.scaling, seen, happens)
-    return state._replace(scaling=scaling), jnp.where(happens, scaling.number, -1)
+    return state._replace(scaling=scaling), jnp.where(happens, scaling.last.number, -1)
 
 
 def _beside_parked(engine: Engine, one: State) -> Engine:

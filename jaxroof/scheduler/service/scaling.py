@@ -48,25 +48,31 @@ class Seen(NamedTuple):
     routed: Array  # requests that have come, shape ()
 
 
-class Scaling(NamedTuple):
-    """State of the replicas between two iterations."""
+class Evaluated(NamedTuple):
+    """What evaluations have decided, and what has come since the last one."""
 
     number: Array  # replicas that are on, int32
     ready: Array  # s from which each takes requests, infinite: it is off, shape [engines]
     next: Array  # s of the next evaluation
-    evaluations: Array  # that were made, int32
+    count: Array  # hides tuple.count; evaluations that were made, int32
     low: Array  # evaluations in a row at which fewer were enough, int32
     highest: Array  # the most that was wanted at them, int32
     routed: Array  # requests that had come at the last evaluation, int32
+    tokens: Array  # first tokens since then, int32
+    ttft: Array  # sum of their TTFT in s
+
+
+class Scaling(NamedTuple):
+    """State of the replicas between two iterations."""
+
+    last: Evaluated
     begun: Array  # bool: whether the first token of a request is there or under way, shape [requests]
     coming: Array  # first tokens at the end of an engine's step, int32, shape [engines]
     sent: Array  # sum of the times in s at which their requests were sent, shape [engines]
-    tokens: Array  # first tokens since the last evaluation, int32
-    ttft: Array  # sum of their TTFT in s
 
     def takes(self, time: Array) -> Array:
         """Replicas that take requests at a time in s, bool, shape [engines]."""
-        return self.ready <= time
+        return self.last.ready <= time
 
     def with_tokens(
         self, engine: Array, begins: Array, until: Clock, produced: Array, sent: Array, happens: Array
@@ -86,42 +92,45 @@ class Scaling(NamedTuple):
         inside = jnp.maximum(produced, 0)
         new = happens & ~entry(self.begun, inside)
         place = jnp.where(new, inside, self.begun.shape[0])
-        return self._replace(
+        before = jnp.where(begins, 0.0, self.sent[engine])
+        return Scaling(
+            last=self.last._replace(tokens=self.last.tokens + came, ttft=self.last.ttft + waited),
             begun=self.begun.at[place].set(True, mode="drop"),
             coming=self.coming.at[engine].add(whole(new) - came),
-            sent=self.sent.at[engine].set(
-                jnp.where(begins, 0.0, self.sent[engine]) + jnp.where(new, jax.lax.stop_gradient(sent), 0.0)
-            ),
-            tokens=self.tokens + came,
-            ttft=self.ttft + waited,
+            sent=self.sent.at[engine].set(before + jnp.where(new, jax.lax.stop_gradient(sent), 0.0)),
         )
 
 
-def queue(scaling: Scaling, rule: ScalingRule, seen: Seen, on: Array, time: Array) -> Array:
+def queue(last: Evaluated, rule: ScalingRule, seen: Seen) -> Array:
     """Requests that wait in replicas that are on."""
-    return total_of(jnp.where(on, seen.waiting, 0)).astype(float)
+    return total_of(jnp.where(_on(last), seen.waiting, 0)).astype(float)
 
 
-def queue_tokens(scaling: Scaling, rule: ScalingRule, seen: Seen, on: Array, time: Array) -> Array:
+def queue_tokens(last: Evaluated, rule: ScalingRule, seen: Seen) -> Array:
     """Prompt tokens that wait in replicas that are on."""
-    return total_of(jnp.where(on, seen.queued, 0)).astype(float)
+    return total_of(jnp.where(_on(last), seen.queued, 0)).astype(float)
 
 
-def rate(scaling: Scaling, rule: ScalingRule, seen: Seen, on: Array, time: Array) -> Array:
+def rate(last: Evaluated, rule: ScalingRule, seen: Seen) -> Array:
     """Requests per s that came since the last evaluation."""
-    return (seen.routed - scaling.routed).astype(float) / rule.every
+    return (seen.routed - last.routed).astype(float) / rule.every
 
 
-def ttft(scaling: Scaling, rule: ScalingRule, seen: Seen, on: Array, time: Array) -> Array:
+def ttft(last: Evaluated, rule: ScalingRule, seen: Seen) -> Array:
     """Replicas that take requests times the mean TTFT in s since the last evaluation."""
-    mean = scaling.ttft / jnp.maximum(scaling.tokens, 1).astype(float)
-    taking = total_of(scaling.takes(time)).astype(float)
-    waits = jnp.any(on & (seen.waiting > 0))
-    unknown = jnp.where(waits, scaling.number.astype(float) * rule.target, 0.0)
-    return jnp.where(scaling.tokens > 0, taking * mean, unknown)
+    mean = last.ttft / jnp.maximum(last.tokens, 1).astype(float)
+    taking = total_of(last.ready <= last.next).astype(float)
+    waits = jnp.any(_on(last) & (seen.waiting > 0))
+    unknown = jnp.where(waits, last.number.astype(float) * rule.target, 0.0)
+    return jnp.where(last.tokens > 0, taking * mean, unknown)
 
 
-SIGNALS: dict[str, Callable[[Scaling, ScalingRule, Seen, Array, Array], Array]] = {
+def _on(last: Evaluated) -> Array:
+    """Replicas that are on, bool, shape [engines]."""
+    return jnp.arange(last.ready.shape[0], dtype=jnp.int32) < last.number
+
+
+SIGNALS: dict[str, Callable[[Evaluated, ScalingRule, Seen], Array]] = {
     "queue": queue,
     "queue_tokens": queue_tokens,
     "rate": rate,
@@ -132,34 +141,37 @@ SIGNALS: dict[str, Callable[[Scaling, ScalingRule, Seen, Array, Array], Array]] 
 
 def evaluated(rule: ScalingRule, scaling: Scaling, seen: Seen, happens: Array) -> Scaling:
     """The state after the next evaluation of the rule, if it `happens`."""
-    time, number, count = scaling.next, scaling.number, scaling.evaluations + 1
-    places = jnp.arange(scaling.ready.shape[0], dtype=jnp.int32)
-    on = places < number
+    # A branch: few iterations evaluate the rule.
+    last = jax.lax.cond(happens, _evaluated, lambda rule, last, seen: last, rule, scaling.last, seen)
+    return scaling._replace(last=last)
+
+
+def _evaluated(rule: ScalingRule, last: Evaluated, seen: Seen) -> Evaluated:
+    time, number, count, on = last.next, last.number, last.count + 1, _on(last)
     # 1. The number that is wanted.
-    loads = jnp.stack([one(scaling, rule, seen, on, time) for one in SIGNALS.values()])
+    loads = jnp.stack([one(last, rule, seen) for one in SIGNALS.values()])
     wanted = jnp.ceil(jnp.minimum(loads[rule.signal] / rule.target, 2.0**30)).astype(jnp.int32)
     wanted = jnp.clip(wanted, rule.least, rule.most)
     # 2. The number that there is now: more at once, fewer after a while.
     fewer = wanted < number
-    low = jnp.where(fewer, scaling.low + 1, 0)
-    highest = jnp.where(fewer, jnp.maximum(scaling.highest, wanted), 0)
+    low = jnp.where(fewer, last.low + 1, 0)
+    highest = jnp.where(fewer, jnp.maximum(last.highest, wanted), 0)
     stops = fewer & (low.astype(float) * rule.every >= rule.idle)
     now = jnp.where(stops, highest, jnp.maximum(number, wanted))
     # 3. Replicas that start, and those that are off.
     begins = jnp.where(seen.requests > 0, time, time + rule.start)
-    ready = jnp.where(places < now, jnp.where(on, scaling.ready, begins), jnp.inf)
-    after = scaling._replace(
+    there = jnp.arange(on.shape[0], dtype=jnp.int32) < now
+    return Evaluated(
         number=now,
-        ready=ready,
+        ready=jnp.where(there, jnp.where(on, last.ready, begins), jnp.inf),
         next=(count + 1).astype(float) * rule.every,
-        evaluations=count,
+        count=count,
         low=jnp.where(stops, 0, low),
         highest=jnp.where(stops, 0, highest),
         routed=seen.routed,
         tokens=jnp.int32(0),
         ttft=jnp.zeros((), float),
     )
-    return jax.tree.map(lambda new, old: jnp.where(happens, new, old), after, scaling)
 
 
 def scaling_rule(rule: ScalingRule) -> ScalingRule:
@@ -184,19 +196,11 @@ def scaling_rule(rule: ScalingRule) -> ScalingRule:
 
 def begun_scaling(rule: ScalingRule, engines: int, requests: int) -> Scaling:
     """The state before the first iteration: the first `least` replicas are on, and take requests."""
-    zero = jnp.int32(0)
-    each = jnp.zeros(engines, jnp.int32)
+    zero, number = jnp.int32(0), jnp.zeros((), float)
+    ready = jnp.where(jnp.arange(engines, dtype=jnp.int32) < rule.least, 0.0, jnp.inf)
     return Scaling(
-        number=rule.least,
-        ready=jnp.where(jnp.arange(engines, dtype=jnp.int32) < rule.least, 0.0, jnp.inf),
-        next=rule.every,
-        evaluations=zero,
-        low=zero,
-        highest=zero,
-        routed=zero,
+        last=Evaluated(rule.least, ready, rule.every, zero, zero, zero, zero, zero, number),
         begun=jnp.zeros(requests, bool),
-        coming=each,
+        coming=jnp.zeros(engines, jnp.int32),
         sent=jnp.zeros(engines, float),
-        tokens=zero,
-        ttft=jnp.zeros((), float),
     )
