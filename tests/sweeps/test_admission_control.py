@@ -49,6 +49,7 @@ def test_the_answer_says_so(capsys):
     [
         ({"admission": "5"}, "admission = '5' has no unit"),
         ({"admission": "-1s"}, "admission = '-1s'"),
+        ({"admission": ""}, "admission = ''"),
         ({"admission": "slo"}, "admission = 'slo' needs a limit on the time to first token"),
     ],
 )

@@ -97,11 +97,12 @@ def test_a_run_follows_its_load():
     [
         ({"prefill": {"dp": 1}}, "autoscale cannot be given with prefill"),
         ({"deployment": {"dp": 1}}, "has no effect on one replica"),
+        ({"autoscale": ""}, "autoscale '' must be NAME=VALUE"),
     ],
 )
 def test_what_has_no_effect_is_refused(words, said):
     with pytest.raises(ValueError, match=said):
-        sweeps.serve(**(MODEL | words), **LOAD, autoscale="by=queue,target=4")
+        sweeps.serve(**(MODEL | LOAD | {"autoscale": "by=queue,target=4"} | words))
 
 
 def test_the_answer_says_hours_and_costs(capsys):

@@ -49,7 +49,8 @@ def routes_of(
       ValueError: one line: a router that there is not, weights or tiers that cannot be, or what has no effect.
     """
     needed = (
-        bool(asked.prefill or asked.tiers or asked.autoscale or asked.admission or also)
+        bool(asked.prefill or also)
+        or any(text is not None for text in (asked.tiers, asked.autoscale, asked.admission))
         or given.stream.after is not None
         or given.stream.parent is not None
     )
