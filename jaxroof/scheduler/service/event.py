@@ -22,7 +22,7 @@ from jaxroof.scheduler.service.delivery import delivered
 from jaxroof.scheduler.service.handover import DECODE, Acceptance, accepted, arrival, arrived, next_ready
 from jaxroof.scheduler.service.lines import Line
 from jaxroof.scheduler.service.packing import apart
-from jaxroof.scheduler.service.scaling import Seen, evaluated
+from jaxroof.scheduler.service.scaling import Seen, emptied, evaluated
 from jaxroof.scheduler.service.service import Own, Service, ServiceState, Shape, engine_at, scalars
 from jaxroof.scheduler.service.tree import PrefixTree
 from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, total_of, whole
@@ -102,6 +102,7 @@ def happened(
             engine, state.agenda.due, jnp.asarray(True) if of.single is None else service.role[engine] != DECODE
         ),
     )
+    one = one if state.scaling is None else state.scaling.started(engine, one, of.blocks)
     begins = allowed & (state.current < 0)
     steps = jnp.where(begins & ~state.asleep[engine], own.taken.number, 0)
     ends = one.slots.end
@@ -211,7 +212,8 @@ def _scaled(service: Service, state: ServiceState) -> tuple[ServiceState, Array 
     happens = jnp.isfinite(coming) & (state.scaling.last.next <= coming)
     seen = Seen(state.lines.count, state.known.queued, state.known.requests, state.routed[0])
     scaling = evaluated(service.scaling, state.scaling, seen, happens)
-    return state._replace(scaling=scaling), jnp.where(happens, scaling.last.number, -1)
+    tree = emptied(state.tree, scaling.last.fresh & happens)
+    return state._replace(scaling=scaling, tree=tree), jnp.where(happens, scaling.last.number, -1)
 
 
 def _beside_parked(engine: Engine, one: State) -> Engine:

@@ -16,7 +16,7 @@ Replicas have an order. The first `number` of them are on: at the beginning the 
 - A replica that stops takes no new requests. It ends those that it has, waiting ones too; its devices are taken until
   then.
 - Routers choose among the replicas that take requests. Waiting requests stay with their replica.
-- A replica that starts again has the prefix cache that it had when it stopped.
+- A replica that starts has an empty prefix cache. Tiers below it keep what they have.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array, Scalar
-from jaxroof.scheduler.state import Clock, total_of, whole
+from jaxroof.scheduler.service.tree import PrefixTree
+from jaxroof.scheduler.state import NEVER, Clock, State, total_of, whole
 
 
 class ScalingRule(NamedTuple):
@@ -53,6 +54,7 @@ class Evaluated(NamedTuple):
 
     number: Array  # replicas that are on, int32
     ready: Array  # s from which each takes requests, infinite: it is off, shape [engines]
+    fresh: Array  # bool: started by the last evaluation, with nothing to do, shape [engines]
     next: Array  # s of the next evaluation
     count: Array  # hides tuple.count; evaluations that were made, int32
     low: Array  # evaluations in a row at which fewer were enough, int32
@@ -69,6 +71,7 @@ class Scaling(NamedTuple):
     begun: Array  # bool: whether the first token of a request is there or under way, shape [requests]
     coming: Array  # first tokens at the end of an engine's step, int32, shape [engines]
     sent: Array  # sum of the times in s at which their requests were sent, shape [engines]
+    cold: Array  # bool: has started and done nothing, shape [engines]
 
     def takes(self, time: Array) -> Array:
         """Replicas that take requests at a time in s, bool, shape [engines]."""
@@ -98,7 +101,17 @@ class Scaling(NamedTuple):
             begun=self.begun.at[place].set(True, mode="drop"),
             coming=self.coming.at[engine].add(whole(new) - came),
             sent=self.sent.at[engine].set(before + jnp.where(new, jax.lax.stop_gradient(sent), 0.0)),
+            cold=self.cold.at[engine].set(self.cold[engine] & ~begins),
         )
+
+    def started(self, engine: Array, one: State, blocks: Array) -> State:
+        """The state of an engine whose cache is empty, if it has started and done nothing.
+
+        Args:
+          blocks: of its cache.
+        """
+        cold = self.cold[engine]
+        return one._replace(free=jnp.where(cold, blocks, one.free), idle=jnp.where(cold, 0, one.idle))
 
 
 def queue(last: Evaluated, rule: ScalingRule, seen: Seen) -> Array:
@@ -143,7 +156,26 @@ def evaluated(rule: ScalingRule, scaling: Scaling, seen: Seen, happens: Array) -
     """The state after the next evaluation of the rule, if it `happens`."""
     # A branch: few iterations evaluate the rule.
     last = jax.lax.cond(happens, _evaluated, lambda rule, last, seen: last, rule, scaling.last, seen)
-    return scaling._replace(last=last)
+    return scaling._replace(last=last, cold=scaling.cold | (last.fresh & happens))
+
+
+def emptied(tree: PrefixTree | None, fresh: Array) -> PrefixTree | None:
+    """The prefix tree without blocks in the caches of engines that have started, which nobody uses.
+
+    Args:
+      fresh: bool, shape [engines].
+    """
+    if tree is None:
+        return None
+
+    def empty(chain: Array, evicted_in: Array, order: Array, least: Array, fresh: Array) -> tuple[Array, ...]:
+        order = jnp.where(fresh[:, None, None], NEVER, order)
+        least = jnp.where(fresh[:, None], NEVER, least)
+        return jnp.where(fresh, 0, chain), jnp.where(fresh, -1, evicted_in), order, least
+
+    parts = tree.chain, tree.evicted_in, tree.order, tree.least
+    chain, evicted_in, order, least = jax.lax.cond(jnp.any(fresh), empty, lambda *parts: parts[:-1], *parts, fresh)
+    return tree._replace(chain=chain, evicted_in=evicted_in, order=order, least=least)
 
 
 def _evaluated(rule: ScalingRule, last: Evaluated, seen: Seen) -> Evaluated:
@@ -159,11 +191,13 @@ def _evaluated(rule: ScalingRule, last: Evaluated, seen: Seen) -> Evaluated:
     stops = fewer & (low.astype(float) * rule.every >= rule.idle)
     now = jnp.where(stops, highest, jnp.maximum(number, wanted))
     # 3. Replicas that start, and those that are off.
-    begins = jnp.where(seen.requests > 0, time, time + rule.start)
+    works = seen.requests > 0
     there = jnp.arange(on.shape[0], dtype=jnp.int32) < now
+    begins = jnp.where(works, time, time + rule.start)
     return Evaluated(
         number=now,
         ready=jnp.where(there, jnp.where(on, last.ready, begins), jnp.inf),
+        fresh=there & ~on & ~works,
         next=(count + 1).astype(float) * rule.every,
         count=count,
         low=jnp.where(stops, 0, low),
@@ -197,10 +231,11 @@ def scaling_rule(rule: ScalingRule) -> ScalingRule:
 def begun_scaling(rule: ScalingRule, engines: int, requests: int) -> Scaling:
     """The state before the first iteration: the first `least` replicas are on, and take requests."""
     zero, number = jnp.int32(0), jnp.zeros((), float)
-    ready = jnp.where(jnp.arange(engines, dtype=jnp.int32) < rule.least, 0.0, jnp.inf)
+    ready, no = jnp.where(jnp.arange(engines, dtype=jnp.int32) < rule.least, 0.0, jnp.inf), jnp.zeros(engines, bool)
     return Scaling(
-        last=Evaluated(rule.least, ready, rule.every, zero, zero, zero, zero, zero, number),
+        last=Evaluated(rule.least, ready, no, rule.every, zero, zero, zero, zero, zero, number),
         begun=jnp.zeros(requests, bool),
         coming=jnp.zeros(engines, jnp.int32),
         sent=jnp.zeros(engines, float),
+        cold=no,
     )

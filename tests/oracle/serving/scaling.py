@@ -59,7 +59,11 @@ class Scaling:
             if i >= self.number:
                 self.ready[i] = math.inf
             elif i >= before:
-                self.ready[i] = time if engine.sequences() else time + rule.start
+                if engine.sequences():
+                    self.ready[i] = time
+                else:
+                    self.ready[i] = time + rule.start
+                    engine.restart()
         self.numbers.append(self.number)
         self.last, self.came = time, 0
 
