@@ -84,9 +84,9 @@ def test_a_rule_that_never_changes_the_number_changes_nothing(signal):
 
 
 def test_a_replica_that_starts_has_an_empty_cache():
-    # By rate, 3 requests in 10 s are two replicas: from 10 s on, also at 20 s, and again from 50 s on. All prompts begin
-    # alike, and every second request goes to the second replica: the first one there finds nothing, the next one 8
-    # tokens. It is stopped at 30 s; when it has started at 50 s its cache is empty.
+    # By rate, 3 requests in 10 s are two replicas: from 10 s on, also at 20 s, and again from 50 s on. All prompts
+    # begin alike, and every second request goes to the second replica: the first one there finds nothing, the next one
+    # 8 tokens. It is stopped at 30 s; when it has started at 50 s its cache is empty.
     arrival = [0.0, 1.0, 2.0, 11.0, 12.0, 13.0, 41.0, 42.0, 43.0, 51.0, 52.0, 53.0]
     count = len(arrival)
     asked = requests([9] * count, arrival=arrival, group=[0] * count, shared=[0] + [8] * (count - 1), keep=[8] * count)
