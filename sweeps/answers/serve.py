@@ -10,6 +10,7 @@ import numpy as np
 from hwspaces import formatted
 from jaxroof.deployment import DEGREES, Deployment, degree
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES
+from jaxroof.scheduler.service.handover import ROLES
 from sweeps.answers import tables
 from sweeps.answers.shared import case_record
 from sweeps.ask.names import units, variable
@@ -18,6 +19,7 @@ from sweeps.run.evidence import Beyond, serving_beyond
 from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
+from sweeps.serving.kinds import kind_figures, of_kinds
 from sweeps.serving.report import binding, cache_tokens, nearest, prompt_shares, slo_lines, status_text
 from sweeps.serving.run import Simulation
 
@@ -57,6 +59,7 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     out.print()
     if simulation.classes:
         _print_classes(out, simulation)
+    _print_kinds(out, simulation)
     # Goodput and its share say something only where there are limits.
     limited = limits(simulation.objective) or any(one.slo for one in simulation.load.classes)
     shown = [name for name in METRICS if name in simulation.metrics and (name not in OF_LIMITS or limited)]
@@ -92,9 +95,12 @@ def service_lines(simulation: Simulation) -> list[str]:
     if lines:
         lines.append(f"router  {routes.router}{weights} to prefill, {routes.decode_router} to decode")
     else:
-        number = simulation.replicas
-        lines.append(f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}")
-    return lines + tier_lines(simulation)
+        number = sum(kind.replicas for kind in simulation.kinds)
+        kinds = of_kinds(simulation)
+        each = [f"{kind.replicas:,} x {name} ({spread_text(kind.scenario.deployment)})" for name, kind in kinds]
+        which = f": {', '.join(each)}" if len(each) > 1 else ""
+        lines.append(f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}{which}")
+    return lines + admission_lines(simulation) + scaling_lines(simulation) + tier_lines(simulation)
 
 
 def pool_lines(simulation: Simulation) -> list[str]:
@@ -109,6 +115,40 @@ def pool_lines(simulation: Simulation) -> list[str]:
     ]
 
 
+def admission_lines(simulation: Simulation) -> list[str]:
+    """Limit of admission control, and how many requests it and full queues have turned away."""
+    limits = None if simulation.routes is None else simulation.routes.admission
+    if limits is None:
+        return []
+    own = np.unique(limits)
+    above = f"above {time_text(float(own[0]))}" if len(own) == 1 else "above their limit"
+    count = int(simulation.metrics["rejected"])
+    share = 100.0 * count / len(limits)
+    return [f"admits  requests with an expected TTFT {above} are rejected: {count:,} were ({share:.1f} %)"]
+
+
+def scaling_lines(simulation: Simulation) -> list[str]:
+    """Replicas that start and stop, and the hours that they take beside those of all of them."""
+    found, metrics = simulation.scaled, simulation.metrics
+    if found is None:
+        return []
+    numbers = np.append(found.numbers, int(found.rule.least))
+    started, stopped = found.changes
+    hours, devices, fixed = (metrics[name] / HOUR for name in ("replica_time", "device_time", "fixed_device_time"))
+    usd = [f", {number(metrics[name])} USD" if name in metrics else "" for name in ("run_usd", "fixed_run_usd")]
+    return [
+        f"scaling {found.text}",
+        f"        {number(metrics['replicas_mean'])} replicas on average, {np.min(numbers):,} to {np.max(numbers):,}; "
+        f"{started:,} started, {stopped:,} stopped",
+        f"hours   {number(hours)} of replicas, {number(devices)} of devices{usd[0]}; all replicas all the time take "
+        f"{number(fixed)} of devices{usd[1]}",
+    ]
+
+
+HOUR = 3600.0
+"""s."""
+
+
 def tier_shares(simulation: Simulation) -> dict[str, float]:
     """Share of the prompt tokens that was loaded from every tier of the cache, by its name."""
     names = () if simulation.routes is None else simulation.routes.tier_names
@@ -120,8 +160,9 @@ def routes_record(simulation: Simulation) -> dict[str, Any]:
     """The way of requests to replicas as plain data."""
     routes = simulation.routes
     names = ("router", "decode_router", "prefix_weight", "load_weight", "seed", "layerwise")
-    shares = tier_shares(simulation)
-    return {name: getattr(routes, name) for name in names} | ({"loaded_shares": shares} if shares else {})
+    shares, asked = tier_shares(simulation), simulation.spec
+    given = {name: value for name in ("admission", "autoscale") if (value := getattr(asked, name)) is not None}
+    return {name: getattr(routes, name) for name in names} | given | ({"loaded_shares": shares} if shares else {})
 
 
 def tier_lines(simulation: Simulation) -> list[str]:
@@ -147,19 +188,43 @@ def simulated_beyond(simulation: Simulation) -> Beyond:
 
 
 def _print_classes(out: Any, simulation: Simulation) -> None:
-    """Latencies of every class of requests, and the share that keeps its limits."""
-    columns = [(name, of) for name in ("ttft", "tpot", "e2e") for of in ("mean", f"p{PERCENTILES[-1]}")]
+    """Latencies of every class of requests, the share that keeps its limits, and their rate."""
+    columns = [(name, f"p{of}") for name in ("ttft", "tpot", "e2e") for of in (PERCENTILES[0], PERCENTILES[-1])]
     heads = [f"{NAMES[name]}\n{of}" for name, of in columns]
-    class_table = tables.table("class", "requests", *heads, "good", "limits", numbers=("requests", *heads, "good"))
+    rejected = any(metrics["rejected"] for metrics in simulation.classes.values())
+    lost = ("rejected",) if rejected else ()
+    numbers = ("requests", *lost, *heads, "good", "goodput\n/s")
+    class_table = tables.table("class", *numbers, "limits", numbers=numbers)
+    # Of one replica in several, all have its rate.
+    replicas = simulation.replicas if simulation.routes is None else 1
     # Limits by class in the order of the load's classes: the class's own, or the common ones.
     stream, limited = simulation.replica.stream, class_objectives(simulation.load.classes, simulation.objective)
     for position, (name, metrics) in enumerate(simulation.classes.items()):
         one = simulation.load.classes[position]
         values = [time_text(metrics[f"{latency}_{of}"]) for latency, of in columns]
-        good = f"{100.0 * metrics['good_share']:.1f} %" if limits(limited[position]) else ""
-        count = f"{int(np.sum(stream.kind == position)):,}"
-        class_table.add_row(name, count, *values, good, limits_text(one, simulation.objective))
+        limit = bool(limits(limited[position]))
+        good = [f"{100.0 * metrics['good_share']:.1f} %", number(replicas * metrics["goodput"])] if limit else ["", ""]
+        counts = [int(np.sum(stream.kind == position)), *(int(metrics[each]) for each in lost)]
+        words = limits_text(one, simulation.objective)
+        class_table.add_row(name, *(f"{count:,}" for count in counts), *values, *good, words)
     out.print(class_table)
+    out.print()
+
+
+def _print_kinds(out: Any, simulation: Simulation) -> None:
+    """What every kind of replicas did, where there are several."""
+    figures = kind_figures(simulation)
+    if not figures:
+        return
+    heads = ("requests", "prompt tokens", "output tokens", "busy", "TTFT\nmean")
+    kind_table = tables.table("replicas", *heads, numbers=heads)
+    for one, kind in zip(figures, simulation.kinds, strict=True):
+        name = f"{one.replicas:,} x {one.hardware} ({spread_text(kind.scenario.deployment)})"
+        name = name if one.role == ROLES[0] else f"{one.role} {name}"
+        counts = (one.requests, one.prompt_tokens, one.output_tokens)
+        ttft = time_text(one.ttft_mean)
+        kind_table.add_row(name, *(f"{count:,.0f}" for count in counts), f"{100.0 * one.busy_share:.1f} %", ttft)
+    out.print(kind_table)
     out.print()
 
 
@@ -191,8 +256,14 @@ def record(simulation: Simulation) -> dict[str, Any]:
         "notes": list(simulation.notes),
         "metrics": simulation.metrics,
         **({"classes": simulation.classes} if simulation.classes else {}),
+        **({"kinds": [_finite(dataclasses.asdict(one)) for one in each]} if (each := kind_figures(simulation)) else {}),
         "units": units(simulation.metrics),
     }
+
+
+def _finite(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures with null in place of what is not known."""
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in figures.items()}
 
 
 def time_text(seconds: float) -> str:

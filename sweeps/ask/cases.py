@@ -23,7 +23,7 @@ from sweeps.ask.deployments import (
     neighbour_notes,
     neighbour_requests,
     neighbour_tenant,
-    prefill_pool,
+    pool_of,
     require_drafts,
     require_legal,
     with_draft,
@@ -177,7 +177,7 @@ def case_of(
     pool = None
     if job == "disaggregated" or prefill:
         shared = dataclasses.replace(constants, efficiency=scenario.efficiency)
-        pool = prefill_pool(prefill or {}, entry, device, shared, scenario.deployment, asked.prices)
+        pool = pool_of(prefill or {}, entry, device, shared, scenario.deployment, asked.prices)
         require_precisions(pool.hardware, entry, pool.pool.deployment)
         entry = dataclasses.replace(entry, notes=(*entry.notes, *device_notes(pool.hardware, entry.model)))
         scenario = dataclasses.replace(scenario, prefill=pool.pool)

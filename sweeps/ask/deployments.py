@@ -281,7 +281,7 @@ def neighbour_tenant(
     return Tenant(model=entry.model, deployment=tenant_deployment, requests=requests, efficiency=scenario.efficiency)
 
 
-# The prefill pool of a disaggregated deployment from a user's settings: accelerator, layout and constants.
+# Pools beside the devices of a deployment, such as for prompts, from a user's settings: accelerator, layout, constants.
 
 
 OBJECTS = ("hardware", "efficiency")
@@ -289,7 +289,7 @@ OBJECTS = ("hardware", "efficiency")
 
 
 SEPARATE = (*DEGREES, "stages", "drafts", "tree")
-"""Settings of the deployment that a pool has of its own: those of the decode pool say nothing about it."""
+"""Settings of the deployment that a pool has of its own: those of the first pool say nothing about it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -300,21 +300,23 @@ class PoolEntry:
     pool: Pool
 
 
-def prefill_pool(
+def pool_of(
     settings: Mapping[str, Any],
     entry: workloads.ModelEntry,
     device: hwspaces.HardwareEntry,
     efficiency: hwspaces.EfficiencyEntry,
     deployment: Deployment,
     prices: str | None = None,
+    name: str = "prefill",
 ) -> PoolEntry:
-    """The pool that `settings` describe; what they do not say is as in the decode pool, but for degrees, which are 1.
+    """The pool that `settings` describe; what they do not say is as in the first one, but for degrees, which are 1.
 
     Args:
       settings: hardware, efficiency, and settings of the deployment by name.
       entry: the model of both pools.
-      device, efficiency, deployment: of the decode pool.
+      device, efficiency, deployment: of the first pool.
       prices: of `hwspaces.priced`, for both pools.
+      name: of the pool, for errors.
 
     Raises:
       ValueError: one line that names the setting, its value and what is allowed.
@@ -326,19 +328,19 @@ def prefill_pool(
         efficiency = hwspaces.efficiency(names["efficiency"])
     spread = {name: value for name, value in settings.items() if name not in OBJECTS}
     if "kv_bytes" in spread:
-        raise ValueError("prefill.kv_bytes: both pools store the cache at one precision; give it once, as kv")
-    # Degrees of the decode pool say nothing about this one: 1, or absent, until they are given.
+        raise ValueError(f"{name}.kv_bytes: both pools store the cache at one precision; give it once, as kv")
+    # Degrees of the first pool say nothing about this one: 1, or absent, until they are given.
     one: dict[str, Any] = dict.fromkeys(SEPARATE) | {"tp": 1.0, "dp": 1.0}
     try:
         spread_out = with_settings(dataclasses.replace(deployment, **one), spread)
     except ValueError as error:
-        raise ValueError(str(error).replace("deployment.", "prefill.")) from None
+        raise ValueError(str(error).replace("deployment.", f"{name}.")) from None
     pool = Pool(hardware=device.hardware, deployment=spread_out, efficiency=efficiency.efficiency)
     return PoolEntry(device, pool)
 
 
-def require_legal(pool_entry: PoolEntry, entry: workloads.ModelEntry) -> None:
-    """ValueError in one line with the rule that a prefill pool breaks."""
+def require_legal(pool_entry: PoolEntry, entry: workloads.ModelEntry, name: str = "prefill pool") -> None:
+    """ValueError in one line with the rule that a pool of this name breaks."""
     broken = broken_rule(pool_entry.pool.hardware, entry.model, pool_entry.pool.deployment)
     if broken:
-        raise ValueError(f"{entry.name} on {pool_entry.hardware.name}, prefill pool: {broken}")
+        raise ValueError(f"{entry.name} on {pool_entry.hardware.name}, {name}: {broken}")

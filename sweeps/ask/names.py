@@ -85,6 +85,7 @@ OF_ITERATIONS = {
     "running": Metric("1", "sequences that were admitted and have not ended, during the iteration"),
     "waiting": Metric("1", "requests that wait in the queue during the iteration"),
     "engine": Metric("1", "replica whose iteration it is, those for prompts first"),
+    "blocks_there": higher("1", "KV blocks of the replica whose iteration it is"),
     "right_drafts": Metric("1", "drafted tokens of the step that are right"),
 }
 """What an engine did over time: iterations are steps with prompts, several equal decode steps, or waits."""
@@ -95,6 +96,17 @@ OF_ROUTERS = {
     "load_imbalance": lower("1", "requests that the replica with most of them has, over the mean of all replicas"),
 }
 """What is known of every router of a comparison, beside metrics of simulations."""
+OF_EVALUATIONS = {
+    "replicas_mean": lower("1", "mean replicas whose devices are taken, where they start and stop"),
+    "replica_time": lower("s", "time for which replicas are taken, summed over them"),
+    "device_time": lower("s", "time for which devices are taken, summed over them"),
+    "fixed_device_time": lower("s", "time of devices with all replicas all the time"),
+    "run_usd": lower("1", "US dollars of the devices that the run takes"),
+    "fixed_run_usd": lower("1", "US dollars with all replicas all the time"),
+    "evaluation_time": Metric("s", "when the number of replicas was decided on"),
+    "replicas": Metric("1", "replicas that are on from then on, those that start included"),
+}
+"""Replicas over time, and what a run takes of them, where they start and stop."""
 
 STATES = ("met", "more", "none")
 """How a search for a capacity ends: at it; at the highest load that was tried; not even at the lowest."""
@@ -133,6 +145,7 @@ VARIABLES: dict[str, Metric] = {
     **OF_REQUESTS,
     **OF_ITERATIONS,
     **OF_ROUTERS,
+    **OF_EVALUATIONS,
     **CAPACITIES,
     **train.METRICS,
     **disaggregated.METRICS,

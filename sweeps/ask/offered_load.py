@@ -45,7 +45,7 @@ class OfferedLoad:
     )
     traffic: str | None = text(
         "file of classes of requests",
-        "a table of each: share, isl, osl, prefixes, slo; chat is one of the distribution",
+        "a table of each: share or rate, isl, osl, prefixes, slo; chat is one of the distribution",
         condition=True,
         default=None,
         flag="FILE",

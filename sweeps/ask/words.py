@@ -31,6 +31,15 @@ _PREFILL += "other flags describe, but degrees, which are 1; may be given severa
 _TIERS = "tiers of the KV cache below the devices' memory: host=1TB,ssd=8TB,remote=100TB, of a server each but remote"
 _TIER_RULES = "write=through or back, eviction=lru, fifo or session, overlap=0 .. 1 of loads with compute, known=1: to "
 _TIER_RULES += "routers; may be given several times"
+_ALSO = "replicas of another kind in the same service: hardware=L40S,tp=2,dp=4; what is not said is as in the first "
+_ALSO += "ones, which other flags describe, but degrees, which are 1; may be given several times"
+_AUTOSCALE = "replicas start and stop, by waiting requests (queue) or their prompt tokens (queue_tokens), requests per "
+_AUTOSCALE += "second (rate) or the mean time to the first token (ttft) per replica: "
+_AUTOSCALE += "by=queue,target=4,least=1,most=8,start=60s,every=15s,idle=300s"
+_ADMISSION = (
+    "requests are rejected whose time to first token is expected to be longer when they come: 2s, or slo for the "
+)
+_ADMISSION += "limit of each in --slo or its class"
 _SET = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times"
 _ONE_DRAFT = "draft is one model; sweep deployment.drafts and workload.acceptance for others' ways"
 _ONE_PRECISION = "communication is one precision; sweep deployment.communication_bytes for several"
@@ -90,8 +99,11 @@ class ServiceWords(ServedWords):
     router_weights: str | None = word("NAME=WEIGHT,..", "of the router prefix: prefix=1,load=1 (default)", apart=True)
     decode_router: str | None = word("NAME", "of prompts to decoding replicas (default least_requests)", apart=True)
     prefill: Table = word("NAME=VALUE", _PREFILL, "table: the prefill pool", apart=True, default=dict)
+    also: list[Table] | None = word("NAME=VALUE,..", _ALSO, "a list of tables: replicas of other kinds", apart=True)
     tiers: str | None = word("NAME=CAPACITY,..", _TIERS, "tiers of the KV cache", apart=True)
     tier_rules: Table = word("NAME=VALUE", _TIER_RULES, "table: how tiers are used", apart=True, default=dict)
+    admission: str | None = word("TIME", _ADMISSION, "longest time to first token that is expected", apart=True)
+    autoscale: str | None = word("by=LOAD,..", _AUTOSCALE, "replicas that start and stop", apart=True)
     whole: bool = word(
         help="with --prefill: the cache leaves after the prompt, instead of layer by layer",
         reads=SWITCH,

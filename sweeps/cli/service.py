@@ -1,4 +1,4 @@
-"""Flags of a simulated service: routers, the pool for prompts, and tiers of the cache."""
+"""Flags of a simulated service: routers, replicas of other kinds, pools, tiers of the cache, and autoscaling."""
 
 import argparse
 from typing import Any
@@ -6,8 +6,11 @@ from typing import Any
 from sweeps.ask.words import ServiceWords
 from sweeps.cli import common
 
-PLAIN = ("router", "router_weights", "decode_router", "tiers")
+PLAIN = ("router", "router_weights", "decode_router", "tiers", "admission", "autoscale")
 """Words that are one text."""
+
+LISTED = ("also",)
+"""Words that are texts, each of one thing."""
 
 SETTINGS = {"prefill": "tp=4", "tier_rules": "write=back"}
 """Words that are settings by name, with an example of each."""
@@ -16,7 +19,7 @@ SETTINGS = {"prefill": "tp=4", "tier_rules": "write=back"}
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     group = parser.add_argument_group("replicas and pools: all of them are simulated, with a router before them")
-    common.word_arguments(group, *PLAIN, *SETTINGS, of=ServiceWords)
+    common.word_arguments(group, *PLAIN, *LISTED, *SETTINGS, of=ServiceWords)
     what = "with --prefill: the cache leaves after the prompt, instead of layer by layer"
     group.add_argument("--whole", action="store_true", help=what)
 
@@ -24,6 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def words(options: argparse.Namespace) -> dict[str, Any]:
     """What the flags say, by name."""
     found: dict[str, Any] = {name: getattr(options, name, None) for name in PLAIN}
+    found |= {name: getattr(options, name, None) or None for name in LISTED}
     for name, example in SETTINGS.items():
         settings = getattr(options, name, None) or []
         found[name] = common.named_settings(f"--{name.replace('_', '-')}", settings, example)

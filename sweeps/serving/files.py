@@ -21,7 +21,7 @@ from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record
 from sweeps.run.simulated.routes import router_names
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
-from sweeps.serving.report import iteration_columns, prompt_shares, replica_loads, request_columns
+from sweeps.serving.report import iteration_columns, prompt_shares, replica_columns, replica_loads, request_columns
 from sweeps.serving.routers import imbalance, routed
 from sweeps.serving.run import Simulation, simulation
 
@@ -61,13 +61,15 @@ def dataset(simulation: Simulation) -> xr.Dataset:
 
     Returns:
       Metrics without dimension; along `request` what became of each, NaN where it did not come to that; along
-      `iteration` what the engine did. SI units, float64; attributes hold the question, versions and notes.
+      `iteration` what the engine did; along `evaluation` replicas that are on, where they start and stop. SI units,
+      float64; attributes hold the question, versions and notes.
     """
     # Scalars first, then columns over requests and over iterations.
     values: dict[str, tuple[Any, ...]] = {name: ((), np.float64(value)) for name, value in simulation.metrics.items()}
     values["kv_blocks"] = ((), np.float64(simulation.blocks))
     values |= {name: (("request",), column) for name, column in request_columns(simulation).items()}
     values |= {name: (("iteration",), column) for name, column in iteration_columns(simulation).items()}
+    values |= {name: (("evaluation",), column) for name, column in replica_columns(simulation).items()}
     variables = {
         name: (dims, column, variable_attributes(name, column.dtype)) for name, (dims, column) in values.items()
     }

@@ -87,7 +87,20 @@ def iteration_columns(simulation: Simulation) -> dict[str, np.ndarray]:
     times = {"end": timeline.end, "iteration_time": timeline.duration}
     if simulation.engines is not None:
         counts["engine"] = simulation.engines
+        if simulation.also and simulation.engine_blocks is not None:
+            counts["blocks_there"] = simulation.engine_blocks[simulation.engines]
     return times | {name: values.astype(np.int32) for name, values in counts.items()}
+
+
+def replica_columns(simulation: Simulation) -> dict[str, np.ndarray]:
+    """Replicas over time where they start and stop, from the beginning on. Shape [1 + evaluations] each."""
+    found = simulation.scaled
+    if found is None:
+        return {}
+    return {
+        "evaluation_time": np.concatenate([[0.0], found.times]),
+        "replicas": np.concatenate([[int(found.rule.least)], found.numbers]).astype(np.int32),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,10 +166,19 @@ def status_text(simulation: Simulation) -> str:
     why = {
         "finished": "",
         "refused": f": prompt and output are more than the KV cache's {number(cache_tokens(simulation))} tokens",
-        "rejected": f": {number(simulation.policy.max_waiting)} others were waiting",
+        "rejected": _rejection(simulation),
         "unfinished": " when the run was ended",
     }
     return ", ".join(f"{count:,} {name}{why[name]}" for name, count in counts.items() if count) or "no requests"
+
+
+def _rejection(simulation: Simulation) -> str:
+    """Why requests were rejected."""
+    waiting = f"{number(simulation.policy.max_waiting)} others were waiting"
+    if simulation.routes is None or simulation.routes.admission is None:
+        return f": {waiting}"
+    late = "the first token was expected too late"
+    return f": {late}" if not math.isfinite(simulation.policy.max_waiting) else f": {late}, or {waiting}"
 
 
 def cache_tokens(simulation: Simulation) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hwspaces.accelerators.prices import charged_devices, server_devices, servers_text
 from jaxroof.batch import STATUSES, Policy, Served, Timeline
-from jaxroof.deployment import replica_devices
+from jaxroof.deployment import charged_share, replica_devices
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.economics import pooled_economics
 from jaxroof.jobs.scenario import Pool
@@ -18,17 +18,21 @@ from jaxroof.numerics.arrays import eager, jax
 from jaxroof.scheduler import cache_blocks
 from jaxroof.scheduler.service.outcomes import Places
 from sweeps.ask.cases import Case
+from sweeps.ask.deployments import PoolEntry
 from sweeps.ask.effects import facts, require_effect
 from sweeps.ask.offered_load import without_output
+from sweeps.ask.precisions import device_notes
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_priced
 from sweeps.run.simulated.routes import Routes, routes_of
-from sweeps.run.simulated.service import kinds, serviced
+from sweeps.run.simulated.scaling import Scaled, of_taken, scaled, scaled_metrics
+from sweeps.run.simulated.service import EngineKind, kinds, serviced
 from sweeps.run.simulated.simulation import simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
+from sweeps.run.simulated.unlike import require_caches, unlike_replicas
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -43,6 +47,7 @@ class Setup:
     replica: Load  # of what is simulated: one replica, or a service of all
     blocks: float  # of KV cache of one replica
     routes: Routes | None  # how requests come to replicas, where all are simulated
+    also: tuple[PoolEntry, ...]  # replicas of other kinds
 
     @property
     def engine(self) -> str:
@@ -61,13 +66,19 @@ class Setup:
 
     @property
     def replicas(self) -> int:
-        """Number of the deployment's replicas; one of them is simulated."""
+        """Number of the deployment's replicas, without those of other kinds."""
         return int(self.case.scenario.deployment.dp)
+
+    @property
+    def kinds(self) -> list[EngineKind]:
+        """Kinds of replicas in the order of their numbers, where all are simulated."""
+        return kinds(self.scenario, [kind.pool for kind in self.also])
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of the case, the stream and what the simulation leaves out."""
         notes = [*self.case.notes, *self.load.stream.notes]
+        notes += [note for kind in self.also for note in device_notes(kind.hardware, self.case.model.model)]
         if self.replicas > 1 and self.routes is None:
             notes.append(
                 f"one of {self.replicas} replicas was simulated, with one request in {self.replicas}: rates are "
@@ -106,6 +117,8 @@ class Simulation(Setup):
     classes: dict[str, dict[str, float]]  # metrics of every class of requests by its name, of the one replica
     engines: np.ndarray | None  # of a service the engine of every iteration, shape [iterations]
     places: Places | None  # of a service the engines of every request
+    engine_blocks: np.ndarray | None  # of KV cache of every engine of a service, shape [engines]
+    scaled: Scaled | None  # replicas over time, where they start and stop
 
     @property
     def start(self) -> np.ndarray:
@@ -118,7 +131,10 @@ class Simulation(Setup):
     def notes(self) -> tuple[str, ...]:
         """Those of the setup, and how many requests were left."""
         left = unfinished(self.served)
-        return (*super().notes, *([unfinished_note(left)] if left else []))
+        notes = [*super().notes, *([unfinished_note(left)] if left else [])]
+        if self.scaled is not None:
+            notes.append("figures per device and costs are of the devices that replicas have taken")
+        return tuple(notes)
 
 
 def unfinished_note(left: int) -> str:
@@ -142,10 +158,12 @@ def setup(asked: ServeSpec) -> Setup:
     require_prefix_cache(asked.hit_rate, policy)
     require_effect((f"policy.{name}" for name in asked.policy), facts(case.scenario, beside=policy_values(policy)))
     # One replica is simulated, with its part of the requests; or all of them.
-    routes = routes_of(asked, given, case, policy)
+    also = unlike_replicas(asked, case)
+    routes = routes_of(asked, given, case, policy, also)
     part = given if routes is not None else given.replica(int(case.scenario.deployment.dp))
     with precision("float64"):
         blocks = _cache(case, policy)
+        require_caches(also, case, policy)
     return Setup(
         spec=asked,
         case=case,
@@ -155,6 +173,7 @@ def setup(asked: ServeSpec) -> Setup:
         replica=part,
         blocks=blocks,
         routes=routes,
+        also=also,
     )
 
 
@@ -171,7 +190,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     start = time.perf_counter()
     traffic = given.replica.traffic
     scenario, objective = given.scenario, given.replica.objective(given.objective)
-    engines, places, blocks = None, None, given.blocks
+    engines, places, replicas, blocks = None, None, None, given.blocks
     with precision("float64"):
         if given.routes is None:
             # A batch of one: simulations have a leading axis, which is taken off again.
@@ -179,8 +198,10 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
             served, timeline = simulated(together, size_for(traffic, given.policy), progress=progress)
             served, timeline = jax.tree.map(lambda values: values[0], (served, timeline))
         else:
-            whole = serviced(kinds(scenario), given.routes, progress)
+            whole = serviced(given.kinds, given.routes, progress)
             served, places, timeline, blocks = whole.served, whole.places, whole.timelines, whole.blocks
+            if given.routes.scaling is not None and whole.replicas is not None:
+                replicas = scaled(given.routes.scaling, whole.replicas, served, places, len(whole.roles))
     with eager():
 
         def scores(of: Served) -> dict[str, Any]:
@@ -188,6 +209,7 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
 
         found = SERVE.metrics(scenario, _of_one_replica(scores(served), given), {})
         metrics = {name: float(value) for name, value in _of_pools(given, found).items()}
+        metrics = metrics if replicas is None else _of_scaled(given, metrics, replicas)
         # Classes of requests are scored one by one on the same timeline.
         each = of_classes(served, traffic.kind, scores)
     classes = {
@@ -216,6 +238,8 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
         classes=classes,
         engines=engines,
         places=places,
+        engine_blocks=None if engines is None else np.asarray(blocks),
+        scaled=replicas,
     )
 
 
@@ -227,15 +251,26 @@ def _of_one_replica(scores: dict[str, Any], given: Setup) -> dict[str, Any]:
 
 
 def _of_pools(given: Setup, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The metrics, with devices and what tokens cost of both pools where there are two."""
+    """The metrics, with devices and what tokens cost of all pools and kinds of replicas where there are several."""
     scenario = given.scenario
-    if scenario.prefill is None:
+    more = [kind.pool for kind in given.also] if scenario.prefill is None else [scenario.prefill]
+    if not more:
         return found
     own = Pool(hardware=scenario.hardware, deployment=scenario.deployment, efficiency=scenario.efficiency)
     # Power and price of one device say nothing of two kinds.
     left_out = ("tokens_per_joule_at_tdp", "usd_per_million_tokens")
     metrics = {name: value for name, value in found.items() if name not in left_out}
-    return metrics | pooled_economics((scenario.prefill, own), found["tokens_per_second"])
+    return metrics | pooled_economics((*more, own), found["tokens_per_second"])
+
+
+def _of_scaled(given: Setup, found: Mapping[str, Any], replicas: Scaled) -> dict[str, Any]:
+    """The metrics of replicas that start and stop, with what they take."""
+    each = [kind.scenario for kind in given.kinds for _ in range(kind.replicas)]
+    devices = np.array([float(replica_devices(one.deployment)) for one in each])
+    known = [one.hardware.price for one in each]
+    charged = devices * [float(charged_share(one.deployment)) for one in each]
+    prices = None if None in known else charged * np.array(known, float)
+    return of_taken(found, replicas, scaled_metrics(replicas, devices, prices))
 
 
 def _merged(timelines: Sequence[Timeline]) -> tuple[Timeline, np.ndarray]:

@@ -1,4 +1,4 @@
-"""One simulated deployment in four panels: latencies, the queue, steps and cache, and TPOT over time."""
+"""One simulated deployment in panels: latencies, the queue, steps and cache, TPOT and replicas over time."""
 
 import json
 import math
@@ -24,10 +24,10 @@ BLUE, ORANGE, GREEN, PINK = style.SERIES_COLOURS[:4]
 
 @style.styled
 def serving_run(data: xr.Dataset) -> Any:
-    """A figure of four panels of a dataset that `sweeps.serve` returned.
+    """A figure of a dataset that `sweeps.serve` returned, in four panels, and one more where replicas start and stop.
 
     Distributions of TTFT and E2E latency, requests that run and wait, tokens per step beside the share of the KV cache
-    in use, and TPOT of every request over time; limits of the objective as dashed lines.
+    in use, TPOT of every request over time, and replicas; limits of the objective as dashed lines.
 
     Raises:
       ValueError: for a dataset that holds no simulation, or one in which no request finished.
@@ -36,13 +36,19 @@ def serving_run(data: xr.Dataset) -> Any:
         raise ValueError("the dataset holds no simulation; sweeps.serve makes one")
     if not float(data.finished):
         raise ValueError(f"no request finished, so there is nothing to draw: {_left(data)}")
-    fig = style.figure(10.0, 6.6, _title(data), _details(data), f"{data.attrs['load']}: {data.attrs['stream']}")
+    scaled = "replicas" in data
+    fig = style.figure(
+        10.0, 9.4 if scaled else 6.6, _title(data), _details(data), f"{data.attrs['load']}: {data.attrs['stream']}"
+    )
     limits = json.loads(data.attrs["slo"])
-    panels = fig.subplots(2, 2)
-    _latencies(panels[0, 0], data, limits)
-    _queue(panels[0, 1], data)
-    _steps(panels[1, 0], data)
-    _output(panels[1, 1], data, limits)
+    panels = fig.subplots(2, 2) if not scaled else fig.subplot_mosaic([[0, 1], [2, 3], [4, 4]])
+    latencies, queue, steps, output, *more = panels.values() if scaled else panels.flat
+    _latencies(latencies, data, limits)
+    _queue(queue, data)
+    _steps(steps, data)
+    _output(output, data, limits)
+    for axes in more:
+        _replicas(axes, data)
     return fig
 
 
@@ -103,7 +109,7 @@ def _queue(axes: Any, data: xr.Dataset) -> None:
     edges, unit, scale = _ranges(data)
     most = 1.0
     for name, words, colour in (("running", "running", GREEN), ("waiting", "waiting", ORANGE)):
-        means = _means(data, data[name].values.astype(float), edges)
+        means = _means(data, data[name].values.astype(float), edges, of_each=name == "waiting")
         most = max(most, float(np.nanmax(means)))
         axes.stairs(np.nan_to_num(means), edges / scale, baseline=None, color=colour, lw=1.6, label=words)
     _over_time(axes, edges, unit, scale)
@@ -132,7 +138,8 @@ def _steps(axes: Any, data: xr.Dataset) -> None:
     axes.set_ylabel("Tokens per step (mean)")
     _over_time(axes, edges, unit, scale)
     right = axes.twinx()
-    used = 100.0 * _means(data, data.blocks.values / float(data.kv_blocks), edges)
+    there = data.blocks_there.values if "blocks_there" in data else float(data.kv_blocks)
+    used = 100.0 * _means(data, data.blocks.values / there, edges, of_each=True)
     right.stairs(np.nan_to_num(used), times, baseline=None, color=PINK, lw=1.6, label="KV cache (right)")
     right.set_ylim(0.0, 125.0)
     right.set_yticks([0, 25, 50, 75, 100])
@@ -162,6 +169,20 @@ def _output(axes: Any, data: xr.Dataset, limits: dict[str, float]) -> None:
     style.quantity_axis(axes, "y", "TPOT", "s", top, False, top)
 
 
+def _replicas(axes: Any, data: xr.Dataset) -> None:
+    """Replicas that are on, from one evaluation of their rule to the next."""
+    axes.set_title("Replicas")
+    edges, unit, scale = _ranges(data)
+    times = np.append(data.evaluation_time.values, max(edges[-1], float(data.evaluation_time[-1])))
+    axes.stairs(data.replicas.values, times / scale, baseline=None, color=GREEN, lw=1.6, label="on")
+    mean = float(data.replicas_mean)
+    axes.axhline(mean, color=GREEN, lw=1.0, ls="--", label=f"taken on average: {number(mean)}")
+    _over_time(axes, edges, unit, scale)
+    axes.set_ylim(0.0, 1.15 * float(data.replicas.max()))
+    axes.set_ylabel("Replicas")
+    axes.legend(loc="best")
+
+
 def _over_time(axes: Any, edges: np.ndarray, unit: str, scale: float) -> None:
     """A time axis from the first range to the last."""
     ends = np.array([edges[0], edges[-1]]) / scale
@@ -180,14 +201,21 @@ def _ranges(data: xr.Dataset) -> tuple[np.ndarray, str, float]:
     return np.linspace(0.0, last, min(BINS, max(data.sizes["iteration"] // 4, 8)) + 1), unit, seconds
 
 
-def _means(data: xr.Dataset, values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Means over time of what holds during iterations, by range. Shape [ranges]."""
+def _means(data: xr.Dataset, values: np.ndarray, edges: np.ndarray, of_each: bool = False) -> np.ndarray:
+    """Means over time of what holds during iterations, by range. Shape [ranges].
+
+    Args:
+      of_each: of several engines the mean, instead of the sum.
+    """
     ends, lasts = data.end.values, data.iteration_time.values
     # Ends of iterations, with the start of the first one before them.
     before = np.concatenate([[ends[0] - lasts[0]], ends])
     # The running integral over time, interpolated at the edges of the ranges.
     area = np.concatenate([[0.0], np.cumsum(values * lasts)])
-    return np.diff(np.interp(edges, before, area)) / np.maximum(np.diff(edges), 1e-30)
+    lengths = np.diff(edges)
+    if of_each and "engine" in data:
+        lengths = np.diff(np.interp(edges, before, np.concatenate([[0.0], np.cumsum(lasts)])))
+    return np.diff(np.interp(edges, before, area)) / np.maximum(lengths, 1e-30)
 
 
 def _sums(data: xr.Dataset, values: np.ndarray, edges: np.ndarray) -> np.ndarray:

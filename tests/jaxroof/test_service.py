@@ -1,5 +1,6 @@
 """The compiled simulator of services against the plain one: every request of random services."""
 
+import dataclasses
 import functools
 import math
 from typing import Any
@@ -17,6 +18,7 @@ from jaxroof.scheduler.engine import Drafts
 from jaxroof.scheduler.service.handover import ROLES, Transfer
 from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
+from jaxroof.scheduler.service.scaling import SIGNALS, ScalingRule
 from jaxroof.scheduler.service.service import Routing, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
 from jaxroof.scheduler.service.tiers import EVICTIONS, TierRules
@@ -24,6 +26,7 @@ from sweeps.run.precision import precision
 from tests.oracle.serving import Service, serve_service
 from tests.oracle.serving.drafts import Drafts as PlainDrafts
 from tests.oracle.serving.random_services import case, scaled_price
+from tests.oracle.serving.scaling import Rule
 
 pytestmark = pytest.mark.xdist_group("services")
 
@@ -79,7 +82,15 @@ def numbers(service: Service) -> dict[str, Any]:
         "slowness": each(lambda one: one.price.keywords["slowness"]),
         "drafts": None if engines[0].drafts is None else _drafts([given(one.drafts, "drafts") for one in engines]),
         "tiers": tier_rules(service),
+        "scaling": _scaling(service.scaling),
+        "admission": None if service.admission is None else padded(service.admission, 0.0),
     }
+
+
+def _scaling(rule: Rule | None) -> ScalingRule | None:
+    if rule is None:
+        return None
+    return ScalingRule(**dataclasses.asdict(rule) | {"signal": np.int32(list(SIGNALS).index(rule.signal))})
 
 
 def _drafts(each: list[PlainDrafts]) -> Drafts:
@@ -131,7 +142,7 @@ def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tupl
     @jax.vmap
     def run(given: dict[str, Any]) -> tuple[Any, Any, Any]:
         slowness = given["slowness"]
-        names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts")
+        names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling", "admission")
         words = {name: given[name] for name in names}
         start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
         over, records = proceed(prices(slowness), start, shape)

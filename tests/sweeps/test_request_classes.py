@@ -19,6 +19,7 @@ from sweeps.serving.target import keeps, missed_text
 from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.requests import ServedRequests, demand
 from workloads.streams.classes import classes_of
+from workloads.streams.streams import mean_rate
 
 pytestmark = pytest.mark.xdist_group("classes")
 
@@ -214,3 +215,61 @@ def test_a_sweep_judges_every_request_by_the_limits_of_its_class(file, found):
     data = sweeps.sweep({"job": "serve", **PLACE, "workload": work, "slo": "ttft=1s", "output": {"dtype": "float64"}})
     assert data.good_share.values[1] == pytest.approx(found.metrics["good_share"])
     assert data.ttft_p99.values[1] == pytest.approx(found.metrics["ttft_p99"], rel=1e-6)
+
+
+OWN = """
+[chat]
+rate = 3
+isl = 300
+osl = 60
+slo = "ttft=200ms,tpot=12ms"
+[night]
+arrivals = "onoff:rate=4,on=20,off=20"
+isl = 2000
+osl = 20
+slo = "ttft=5s"
+"""
+
+
+def test_classes_with_rates_of_their_own_need_no_other(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    words = {**PLACE, "traffic": str(path), "requests": 200}
+    found = load(ServeSpec(**words))
+    assert len(found.stream) == 200 and found.clients is None
+    shares = [np.mean(found.stream.kind == kind) for kind in (0, 1)]
+    np.testing.assert_allclose([one.share for one in found.classes], shares)
+    assert 0.5 < shares[0] < 0.7  # 3 of 3 + 2 requests per s
+    # A rate of all of them scales their times.
+    scaled = load(ServeSpec(**words, rate=10))
+    np.testing.assert_allclose(scaled.stream.arrival * 10.0, found.stream.arrival * mean_rate(found.stream), rtol=1e-12)
+    run = simulation(ServeSpec(**words))
+    assert set(run.classes) == {"chat", "night"} and run.classes["chat"]["goodput"] > 2.0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"arrivals": "poisson:3"}, "arrivals cannot be given: .*own.toml says when requests of every class come"),
+        ({"concurrency": 8}, "concurrency cannot be given: "),
+    ],
+)
+def test_what_classes_with_rates_contradict(tmp_path, words, said):
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    with pytest.raises(ValueError, match=said):
+        load(ServeSpec(**PLACE, traffic=str(path), requests=50, **words))
+
+
+def test_classes_with_shares_need_a_load(tmp_path):
+    path = tmp_path / "chat.toml"
+    path.write_text(CHAT.format(slo=""))
+    with pytest.raises(ValueError, match="the load is missing: give rate, arrivals or concurrency, or a rate of every"):
+        load(ServeSpec(**PLACE, traffic=str(path)))
+
+
+def test_the_capacity_of_classes_with_rates(tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    (one,) = capacity("Llama-3.1-8B", ["H100-SXM"], None, traffic=str(path), requests=120).capacities
+    assert one.load > 5.0

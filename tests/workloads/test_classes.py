@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workloads.streams.classes import classes_of, mixed
+from workloads.streams.classes import classes_of, mixed, together
 from workloads.streams.stream import part, traffic
 from workloads.streams.streams import first, generated
 from workloads.streams.tree import ALONE
@@ -141,3 +141,54 @@ def test_a_class_may_go_first(written):
     for wrong in ("1.5", "true", "10000000"):
         with pytest.raises(ValueError, match="summaries: priority = .* must be a whole number; lower ones go first"):
             classes_of(written(CHAT.replace('slo = "ttft=5s"', f"priority = {wrong}")))
+
+
+OWN = """
+[chat]
+rate = 6
+isl = 1024
+osl = 200
+[night]
+arrivals = "stages:2x50,10x50"
+isl = 4000
+osl = 100
+priority = 1
+"""
+
+
+def test_classes_with_arrivals_of_their_own_come_independently(tmp_path):
+    file = tmp_path / "own.toml"
+    file.write_text(OWN)
+    chat, night = classes_of(str(file))
+    # 6 and (2 x 50 + 10 x 50) / 100 = 6 requests per s.
+    assert (chat.share, night.share) == (0.5, 0.5)
+    stream = together((chat, night), duration=100.0, seed=3)
+    assert (np.diff(stream.arrival) >= 0.0).all() and stream.arrival[-1] < 100.0
+    first = stream.arrival < 50.0
+    for kind, early, late in ((0, 300, 300), (1, 100, 500)):
+        here = stream.kind == kind
+        # Six standard deviations of a Poisson number.
+        assert abs(np.sum(here & first) - early) < 6 * early**0.5 and abs(np.sum(here & ~first) - late) < 6 * late**0.5
+    assert set(stream.isl[stream.kind == 1]) == {4000.0} and set(stream.priority[stream.kind == 1]) == {1.0}
+    # The first requests of both together; a class's own are the same whatever the number is, but for their times: a
+    # given number of requests has its mean interval.
+    some = together((chat, night), requests=100, seed=3)
+    assert len(some) == 100 and set(some.kind) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("rate = 6", "rate = 6\nshare = 0.5", "chat: share and rate both say how many requests come"),
+        ("rate = 6", "share = 0.5", "chat: rate is missing: night has arrivals of its own"),
+        ("rate = 6", "rate = 0", "chat: rate: "),
+        ("rate = 6", "arrivals = 'once'", "chat: arrivals = 'once' has no rate"),
+        ("rate = 6", "", "chat: share is missing"),
+    ],
+)
+def test_arrivals_that_cannot_be_are_one_line(tmp_path, old, new, said):
+    file = tmp_path / "own.toml"
+    file.write_text(OWN.replace(old, new))
+    with pytest.raises(ValueError, match=said) as error:
+        classes_of(str(file))
+    assert "\n" not in str(error.value)

@@ -71,6 +71,17 @@ class Arrivals:
         items = [f"{rate:.12g}x{seconds:.12g}" for rate, seconds in self.stages]
         return f"stages:{','.join([*items, *(f'{key}={value:.12g}' for key, value in self.values.items())])}"
 
+    @property
+    def mean_rate(self) -> float:
+        """Requests per s on average, of stages over all of them; infinite where all arrive at once."""
+        if self.kind == "stages":
+            return sum(rate * seconds for rate, seconds in self.stages) / sum(seconds for _, seconds in self.stages)
+        if self.kind in ("once", "interval"):
+            return math.inf if self.kind == "once" else 1.0 / self.values["seconds"]
+        values = self.values
+        part = values["on"] / (values["on"] + values["off"]) if self.kind == "onoff" else 1.0
+        return values["rate"] * part
+
     def drawn(self, rng: np.random.Generator, requests: int | None, duration: float | None) -> np.ndarray:
         """Arrival times in s, non-decreasing.
 

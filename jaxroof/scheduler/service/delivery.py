@@ -12,7 +12,7 @@ from jaxroof.scheduler.advance import joins, steps_until, swap_time
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.service.agenda import begun_by, followed
 from jaxroof.scheduler.service.handover import DECODE
-from jaxroof.scheduler.service.routing import View, chosen
+from jaxroof.scheduler.service.routing import View, chosen, late
 from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, Shape, engine_at
 from jaxroof.scheduler.state import Clock, blocks_of, pick, plus, since, whole
 
@@ -25,7 +25,7 @@ class Delivered(NamedTuple):
     time: Array  # s
     engine: Array
     refused: Array  # bool: it is too long
-    rejected: Array  # bool: the queue is full
+    rejected: Array  # bool: the queue is full, or its first token would come too late
 
 
 def is_due(state: ServiceState) -> Array:
@@ -35,7 +35,8 @@ def is_due(state: ServiceState) -> Array:
     within = state.current >= 0
     instant = jnp.where(within, state.until.high[current], jnp.min(state.until.high))
     # At the time of an instant its ends come first.
-    return jnp.isfinite(time) & ((time < instant) | ((time <= instant) & within & state.opened))
+    due = jnp.isfinite(time) & ((time < instant) | ((time <= instant) & within & state.opened))
+    return due if state.scaling is None else due & (time < state.scaling.last.next)
 
 
 def nothing_delivered(state: ServiceState) -> Delivered:
@@ -74,6 +75,7 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
         refused = (refused | (of.single & (osl > 1) & ~anywhere)) & ~handed
     refused = happens & refused
     full = state.lines.count[engine].astype(float) >= of.most_waiting
+    full = full if service.admission is None else full | late(view, engine, entry(service.admission, request))
     full = full if handed is None else full & ~handed
     rejected = happens & ~refused & full
     takes = happens & ~refused & ~rejected
@@ -137,7 +139,8 @@ def _view(service: Service, state: ServiceState, request: Array, handed: Array |
     """What the router of arrivals sees."""
     engines, known, routing = service.engines, state.known, service.routing
     isl = entry(engines.isl, request)
-    some = service.role != DECODE if handed is not None else jnp.ones_like(service.role, bool)
+    some = service.role != DECODE
+    some = some if state.scaling is None else some & state.scaling.takes(state.agenda.at(request).high)
     hit, group = jnp.zeros_like(known.requests), jnp.int32(-1)
     if state.tree is not None:
         path = state.tree.path_of(engines._replace(caching=jnp.asarray(True)), request)

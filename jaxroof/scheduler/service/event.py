@@ -22,6 +22,7 @@ from jaxroof.scheduler.service.delivery import delivered, is_due, nothing_delive
 from jaxroof.scheduler.service.handover import DECODE, Acceptance, accepted, arrival, arrived, next_ready
 from jaxroof.scheduler.service.lines import Line
 from jaxroof.scheduler.service.packing import apart
+from jaxroof.scheduler.service.scaling import Seen, emptied, evaluated
 from jaxroof.scheduler.service.service import Own, Service, ServiceState, Shape, engine_at, scalars
 from jaxroof.scheduler.service.tree import PrefixTree
 from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, total_of, whole
@@ -53,9 +54,10 @@ class Happening(NamedTuple):
     delivered: Array  # request that came, to engine `to`
     to: Array
     refused: Array  # bool: it is too long
-    rejected: Array  # bool: the queue was full
+    rejected: Array  # bool: the queue was full, or its first token would come too late
     loaded: tuple[Array, ...]  # tokens of `hit` that come from every tier
     right: Array | None = None  # drafts in `steps` that were right; None: nothing is drafted
+    replicas: Array | None = None  # that are on after an evaluation, -1: there was none; None: all are
 
 
 FLOATS = 6
@@ -74,6 +76,9 @@ def happened(
     nobody = jnp.int32(-1)
     like = scalars(shape.pools, images, tiers=bool(shape.tiers))
 
+    # 0. An evaluation of the rule for replicas, if one is due before all else.
+    state, replicas = _scaled(service, state)
+
     # 1. A delivery, if one is due before the next instant of an engine.
     come = jax.lax.cond(
         is_due(state),
@@ -88,6 +93,7 @@ def happened(
     until = Clock(*(part[engine] for part in state.until))
     _, due = state.agenda.first()
     allowed = jnp.isfinite(until.high) & ~(due < until.high)
+    allowed = allowed if state.scaling is None else allowed & (until.high < state.scaling.last.next)
     always = state.left >= 0
     own: Own = state.own.at(engine, like, always)
     constants = engine_at(service, engine)
@@ -101,6 +107,7 @@ def happened(
             engine, state.agenda.due, jnp.asarray(True) if of.single is None else service.role[engine] != DECODE
         ),
     )
+    one = one if state.scaling is None else state.scaling.started(engine, one, of.blocks)
     begins = allowed & (state.current < 0)
     steps = jnp.where(begins & ~state.asleep[engine], own.taken.number, 0)
     ends = one.slots.end
@@ -162,6 +169,10 @@ def happened(
     changed = (state.changed & ~begins) | ended.happened | entered | decision.gave_way
     if state.tree is not None:
         state = state._replace(tree=state.tree.with_picture(engine, changed & allowed))
+    if state.scaling is not None:
+        sent = state.agenda.at(jnp.maximum(admission.produced, 0)).high - service.engines.delay
+        tokens = state.scaling.with_tokens(engine, begins, until, admission.produced, sent, admission.produced >= 0)
+        state = state._replace(scaling=tokens)
     known = state.known._replace(queued=state.known.queued.at[engine].add(-asked))
     state = state._replace(
         known=known,
@@ -197,7 +208,20 @@ def happened(
         rejected=come.rejected,
         loaded=() if admission.loaded is None else tuple(admission.loaded),
         right=right,
+        replicas=replicas,
     )
+
+
+def _scaled(service: Service, state: ServiceState) -> tuple[ServiceState, Array | None]:
+    """The service after an evaluation that is due, and the replicas that are on then, -1 where none is due."""
+    if service.scaling is None or state.scaling is None:
+        return state, None
+    coming = jnp.minimum(state.agenda.first()[1], jnp.min(state.until.high))
+    happens = jnp.isfinite(coming) & (state.scaling.last.next <= coming)
+    seen = Seen(state.lines.count, state.known.queued, state.known.requests, state.routed[0])
+    scaling = evaluated(service.scaling, state.scaling, seen, happens)
+    tree = emptied(state.tree, scaling.last.fresh & happens)
+    return state._replace(scaling=scaling, tree=tree), jnp.where(happens, scaling.last.number, -1)
 
 
 def _beside_parked(engine: Engine, one: State) -> Engine:

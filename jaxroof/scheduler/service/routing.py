@@ -1,6 +1,7 @@
 """Routers: the engine that a request is sent to, by what is known of the engines when it comes.
 
 A router is a function of a `View` that gives every engine a score. The lowest wins, of equal ones the first engine.
+Admission control turns a request away whose time to first token at that engine is expected to be too long.
 """
 
 from collections.abc import Callable
@@ -83,6 +84,11 @@ def power_of_two(view: View) -> Array:
     # Numbers of the other engines go round the first one.
     picks = _numbered(view, number) * _numbered(view, number % count + 1 + second)
     return jnp.where(picks > 0.0, jnp.inf, least_requests(view))
+
+
+def late(view: View, engine: Array, limit: Array) -> Array:
+    """Whether the engine's time until it is done with the prompt, as `slo` estimates it, is above a limit in s."""
+    return slo(view)[engine] > limit
 
 
 ROUTERS: dict[str, Callable[[View], Array]] = {

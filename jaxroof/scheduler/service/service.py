@@ -13,6 +13,7 @@ from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
 from jaxroof.scheduler.service.lines import Lines, empty_lines
 from jaxroof.scheduler.service.packing import Rows, rows
+from jaxroof.scheduler.service.scaling import Scaling, ScalingRule, begun_scaling, scaling_rule
 from jaxroof.scheduler.service.tiers import TierRules
 from jaxroof.scheduler.service.tree import PrefixTree, empty_tree
 from jaxroof.scheduler.state import NEVER, Clock, Slots, State, resting
@@ -52,6 +53,8 @@ class Service(NamedTuple):
     routing: Routing
     transfer: Transfer | None
     turns: Turns | None
+    scaling: ScalingRule | None = None  # None: all engines take requests all the time
+    admission: Array | None = None  # s of expected TTFT above which a request is rejected, shape [requests]
 
 
 class Known(NamedTuple):
@@ -91,6 +94,7 @@ class ServiceState(NamedTuple):
     admitting: Array  # bool: and all that comes or joins at it
     changed: Array  # bool: the set of its sequences has changed at that instant
     left: Array  # requests that may still be answered
+    scaling: Scaling | None = None
 
 
 class ServiceRun(NamedTuple):
@@ -114,6 +118,8 @@ def begin(
     longest: Scalar = MANY,
     tiers: TierRules | None = None,
     drafts: Drafts | None = None,
+    scaling: ScalingRule | None = None,
+    admission: Array | None = None,
 ) -> ServiceRun:
     """A simulation of a service before its first iteration.
 
@@ -130,6 +136,8 @@ def begin(
       longest: decode steps that an iteration may take together.
       tiers: numbers of `shape.tiers` tiers below the cache, shapes [engines, tiers] and [engines].
       drafts: of every engine, leaves with a leading axis for them; None: nothing is drafted.
+      scaling: rule by which engines take requests, without pools; None: all do all the time.
+      admission: s of expected TTFT above which a request is rejected, shape [requests]; None: none is.
     """
     role = jnp.zeros(shape.engines, jnp.int32) if role is None else jnp.asarray(role, jnp.int32)
     even = jnp.ones(shape.engines)
@@ -144,6 +152,7 @@ def begin(
         engines = engines._replace(tiers=_tier_rules(tiers))
     turns = None if not shape.turns else _turns(traffic, delayed)
     due, clients = _first(traffic, osl, delayed)
+    scaling = None if scaling is None else scaling_rule(scaling)
 
     no = jnp.asarray(False)
     empty = jnp.zeros((shape.engines, shape.slots), jnp.int32)
@@ -180,8 +189,10 @@ def begin(
         admitting=no,
         changed=no,
         left=jnp.sum(osl > 0, dtype=jnp.int32),
+        scaling=None if scaling is None else begun_scaling(scaling, shape.engines, requests),
     )
-    return ServiceRun(Service(engines, role, routing, transfer, turns), state)
+    limit = None if admission is None else jnp.asarray(admission, float)
+    return ServiceRun(Service(engines, role, routing, transfer, turns, scaling, limit), state)
 
 
 def _ranks(traffic: Traffic, isl: Array) -> Array:

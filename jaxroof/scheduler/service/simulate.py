@@ -19,17 +19,18 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
 
     def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array]]:
         state, record = happened(run.service, prices, shape, state)
-        drafted = [] if record.right is None else [record.right]
-        parts: list[Any] = [*record[FLOATS:-2], *record.loaded, *drafted]
+        optional = [part for part in (record.right, record.replicas) if part is not None]
+        parts: list[Any] = [*record[FLOATS:-3], *record.loaded, *optional]
         wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in parts])
         times: list[Any] = list(record[:FLOATS])
         return state, (jnp.stack(times), wholes)
 
     state, (times, counts) = jax.lax.scan(one, run.state, None, length=shape.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
-    # Fields of every record, then tokens of every tier, then drafts, where there are some.
-    first, drafted = len(Happening._fields) - 2, run.service.engines.drafts is not None
-    known = dict(zip(Happening._fields, columns[:first], strict=False))
-    loaded = tuple(columns[first:-1] if drafted else columns[first:])
-    record = Happening(**known, loaded=loaded, right=columns[-1] if drafted else None)
+    # Fields of every record, then tokens of every tier, then drafts and replicas, where there are some.
+    first = len(Happening._fields) - 3
+    known, more = dict(zip(Happening._fields, columns[:first], strict=False)), columns[first:]
+    replicas = None if run.service.scaling is None else more.pop()
+    right = None if run.service.engines.drafts is None else more.pop()
+    record = Happening(**known, loaded=tuple(more), right=right, replicas=replicas)
     return run._replace(state=state), record

@@ -139,6 +139,10 @@ class Tier(NamedTuple):
             least=_put(self.least, (space, row), jnp.min(places, axis=-1)),
         )
 
+    def of(self, nodes: Array) -> tuple[Array, Array, Array]:
+        """`changed_in`, `before` and `chain` of nodes, shape [some, engines] each."""
+        return self.changed_in[nodes], self.before[nodes], self.chain[nodes]
+
     def noted(self, space: Array, node: Array, picture: Array, happens: Array) -> "Tier":
         """The tier before an eviction changes a node: routers go on with what it has now."""
         changed, chain = apart(
@@ -184,9 +188,7 @@ class Tiers(NamedTuple):
         """Blocks of nodes in every tier, shape [some] each."""
         spaces = [_space(rules, i, engine) for i in range(len(self.tiers))]
         pairs = zip(self.tiers, spaces, strict=True)
-        return [
-            apart(lambda tier=tier, space=space: entry(tier.chain, nodes, space), space >= 0) for tier, space in pairs
-        ]
+        return [apart(functools.partial(entry, tier.chain, nodes, space), space >= 0) for tier, space in pairs]
 
     def used(self, rules: TierRules, engine: Array, nodes: Array, chains: Array, happens: Array) -> "Tiers":
         """The tiers after an admission or an end has used the nodes of a path.
@@ -202,7 +204,7 @@ class Tiers(NamedTuple):
         tiers = []
         for i, tier in enumerate(self.tiers):
             space = _space(rules, i, engine)
-            old = apart(lambda tier=tier, space=space: entry(tier.chain, nodes, space), space >= 0)
+            old = apart(functools.partial(entry, tier.chain, nodes, space), space >= 0)
             new = jnp.where(rules.through[i], jnp.maximum(old, chains), old)
             tiers.append(tier.written(space, nodes, new, keys, rules.eviction[i], happens & (new > 0)))
         return Tiers(tuple(tiers), self.use + 1)
@@ -243,9 +245,7 @@ class Tiers(NamedTuple):
         """
         found = jnp.zeros((nodes.shape[0], pictures.shape[0]), jnp.int32)
         for i, tier in enumerate(self.tiers):
-            changed, before, now = apart(
-                lambda tier=tier: (tier.changed_in[nodes], tier.before[nodes], tier.chain[nodes]), nodes[0] >= 0
-            )
+            changed, before, now = apart(functools.partial(tier.of, nodes), nodes[0] >= 0)
             chains = jnp.where(changed == pictures[None], before, now)
             found = jnp.maximum(found, jnp.where(rules.known & ~rules.shared[:, i], chains, 0))
         return found

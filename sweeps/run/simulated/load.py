@@ -19,7 +19,7 @@ from sweeps.run.simulated.classes import objective_of
 from sweeps.run.simulated.spec import ServeSpec
 from workloads import model
 from workloads.models.images import image_sizes, prompt_images
-from workloads.streams.classes import RequestClass, classes_of, mixed
+from workloads.streams.classes import RequestClass, classes_of, mixed, together
 from workloads.streams.sessions import parse_sessions
 from workloads.streams.stream import LARGEST_TOKENS, Stream, part, sessions_of, span_text, traffic
 from workloads.streams.streams import first, generated, mean_rate, with_rate
@@ -214,16 +214,22 @@ def _text_load(asked: ServeSpec) -> Load:
         stream = stream if requests is None else first(stream, requests)
         return Load(_found(stream if rate is None else with_rate(stream, rate), asked.hit_rate), clients, think)
     duration = None if asked.duration is None else quantity(asked.duration, "s", "duration")
+    classes = () if asked.traffic is None else classes_of(str(specification(asked.traffic)))
+    if classes and classes[0].arrivals is not None:
+        return _of_own_times(asked, classes, requests, duration, rate)
     # In a closed loop answers decide when requests come: all of them are ready from the start.
     arrivals = asked.arrivals if clients is None else "once"
+    if arrivals is None and rate is None:
+        raise ValueError(
+            f"the load is missing: give rate, arrivals or concurrency, or a rate of every class in {asked.traffic}"
+        )
     arrivals = given(rate, "rate of the load") if arrivals is None else arrivals
     # Arrivals in stages have durations of their own, and need no number of requests.
     if requests is None and duration is None and not str(arrivals).strip().lower().startswith("stages"):
         requests = REQUESTS
     counts: dict[str, Any] = {"requests": requests, "duration": duration, "seed": seed}
-    if asked.traffic is not None:
-        classes = classes_of(str(specification(asked.traffic)))
-        several = mixed(arrivals, classes, **counts, name=asked.traffic)
+    if classes:
+        several = mixed(arrivals, classes, **counts, name=str(asked.traffic))
         return Load(_found(several, asked.hit_rate), clients, think, classes)
     sessions = parse_sessions(asked.sessions)
     if sessions is not None and clients is not None:
@@ -236,6 +242,27 @@ def _text_load(asked: ServeSpec) -> Load:
         raise ValueError("isl and osl are missing: the tokens of a request; or give a trace")
     stream = generated(arrivals, asked.isl, asked.osl, **counts, **shared)
     return Load(_found(stream, asked.hit_rate), clients, think)
+
+
+def _of_own_times(
+    asked: ServeSpec,
+    classes: tuple[RequestClass, ...],
+    requests: int | None,
+    duration: float | None,
+    rate: float | None,
+) -> Load:
+    """The load of classes each of which says when its requests come; a rate scales their times."""
+    for key in ("arrivals", "concurrency"):
+        if getattr(asked, key) is not None:
+            raise ValueError(f"{key} cannot be given: {asked.traffic} says when requests of every class come")
+    ends = all(one.arrivals is not None and one.arrivals.kind == "stages" for one in classes)
+    if requests is None and duration is None and not ends:
+        requests = REQUESTS
+    stream = together(classes, requests=requests, duration=duration, seed=seed_of(asked), name=str(asked.traffic))
+    # Shares are those of the requests that are there: rates may change over time.
+    shares = np.bincount(given(stream.kind, "classes of the requests"), minlength=len(classes)) / len(stream)
+    classes = tuple(dataclasses.replace(one, share=float(share)) for one, share in zip(classes, shares, strict=True))
+    return Load(_found(stream if rate is None else with_rate(stream, rate), asked.hit_rate), classes=classes)
 
 
 def _found(stream: Stream, hit_rate: Any) -> Stream:
@@ -280,7 +307,7 @@ def _check_together(asked: ServeSpec) -> None:
     if len(ways) > 1:
         raise ValueError(f"{ways[0]} and {ways[1]} both say when requests come: give one")
     if asked.trace is None:
-        if not ways:
+        if not ways and asked.traffic is None:
             raise ValueError("the load is missing: give trace, rate, arrivals or concurrency")
         for key in ("isl", "osl") if asked.traffic is None else ():
             if getattr(asked, key) is None:

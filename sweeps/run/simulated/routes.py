@@ -1,16 +1,23 @@
-"""Ways of requests to replicas, from a user's words: routers, weights, pools and tiers of the cache."""
+"""Ways of requests to replicas, from a user's words: routers, weights, pools, tiers, admission, autoscaling."""
 
 import dataclasses
 from collections.abc import Collection
 from typing import Any
 
+import numpy as np
+
 from hwspaces import hardware, quantity
 from hwspaces.quantities.units import is_zero, nearest
 from jaxroof.batch import Policy
 from jaxroof.scheduler.service.routing import ROUTERS
+from jaxroof.scheduler.service.scaling import ScalingRule
 from jaxroof.scheduler.service.tiers import TierRules
 from sweeps.ask.cases import Case
+from sweeps.ask.deployments import PoolEntry
+from sweeps.run.simulated.admission import admission_limits
 from sweeps.run.simulated.load import Load, seed_of
+from sweeps.run.simulated.objective import parse_slo
+from sweeps.run.simulated.scaling import scaling_rule
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.run.simulated.tiers import cache_tiers, tier_rules
 
@@ -27,15 +34,27 @@ class Routes:
     layerwise: bool = True  # a layer's cache leaves as soon as it is computed
     tiers: TierRules | None = None  # of every replica's cache, in their order; None: there are none
     tier_names: tuple[str, ...] = ()
+    admission: np.ndarray | None = None  # s of expected TTFT above which every request is rejected; None: none is
+    scaling: ScalingRule | None = None  # None: all replicas take requests all the time
 
 
-def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Routes | None:
+def routes_of(
+    asked: ServeSpec, given: Load, case: Case, policy: Policy, also: tuple[PoolEntry, ...] = ()
+) -> Routes | None:
     """How requests come to replicas; None where one replica can be simulated on its own.
+
+    Args:
+      also: replicas of other kinds.
 
     Raises:
       ValueError: one line: a router that there is not, weights or tiers that cannot be, or what has no effect.
     """
-    needed = bool(asked.prefill or asked.tiers) or given.stream.after is not None or given.stream.parent is not None
+    needed = (
+        bool(asked.prefill or also)
+        or any(text is not None for text in (asked.tiers, asked.autoscale, asked.admission))
+        or given.stream.after is not None
+        or given.stream.parent is not None
+    )
     if asked.router is None and not needed:
         for name in ("decode_router", "router_weights", "whole"):
             if getattr(asked, name):
@@ -49,7 +68,7 @@ def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Rout
                 raise ValueError(f"{name} has no effect without a prefill pool")
     require_weights(asked.router_weights, (asked.router, asked.decode_router))
     weights = {"prefix": 1.0, "load": 1.0} | _weights(asked.router_weights)
-    names, tiers = ((), None) if asked.tiers is None else _tiers(asked, given, case, policy)
+    names, tiers = ((), None) if asked.tiers is None else _tiers(asked, given, case, policy, also)
     return Routes(
         router=_router("router", asked.router or "round_robin"),
         decode_router=_router("decode_router", asked.decode_router or "least_requests"),
@@ -59,19 +78,41 @@ def routes_of(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> Rout
         layerwise=not asked.whole,
         tiers=tiers,
         tier_names=names,
+        admission=_admission(asked, given),
+        scaling=_scaling(asked, given, case, also),
     )
+
+
+def _admission(asked: ServeSpec, given: Load) -> np.ndarray | None:
+    """Limits of admission control."""
+    if asked.admission is None:
+        return None
+    return admission_limits(str(asked.admission), given.objective(parse_slo(asked.slo)), len(given.stream))
+
+
+def _scaling(asked: ServeSpec, given: Load, case: Case, also: tuple[PoolEntry, ...]) -> ScalingRule | None:
+    """The rule by which replicas start and stop."""
+    if asked.autoscale is None:
+        return None
+    if asked.prefill:
+        raise ValueError("autoscale cannot be given with prefill: it starts and stops whole replicas, not pools")
+    times = given.stream.arrival[np.isfinite(given.stream.arrival)]
+    replicas = int(case.scenario.deployment.dp) + sum(int(kind.pool.deployment.dp) for kind in also)
+    return scaling_rule(str(asked.autoscale), replicas, float(np.max(times, initial=0.0)))
 
 
 TIER_WORDS = ("write", "eviction", "overlap", "known")
 """Words of `tier_rules`."""
 
 
-def _tiers(asked: ServeSpec, given: Load, case: Case, policy: Policy) -> tuple[tuple[str, ...], TierRules]:
+def _tiers(
+    asked: ServeSpec, given: Load, case: Case, policy: Policy, also: tuple[PoolEntry, ...]
+) -> tuple[tuple[str, ...], TierRules]:
     """Names of tiers, and those of the cache of every replica, first of those for prompts."""
     scenario, text = case.scenario, str(asked.tiers)
     if not policy.prefix_caching:
         raise ValueError(f"tiers = {text!r} has no effect without a prefix cache: policy prefix_caching=0")
-    pools = [(case.hardware, scenario.deployment)]
+    pools = [(case.hardware, scenario.deployment), *((kind.hardware, kind.pool.deployment) for kind in also)]
     if scenario.prefill is not None:
         named = asked.prefill.get("hardware")
         pools.insert(0, (case.hardware if named is None else hardware(named), scenario.prefill.deployment))

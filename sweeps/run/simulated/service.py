@@ -1,4 +1,4 @@
-"""Simulation of a whole service: all replicas of one or two pools, with a router before them, to its end."""
+"""Simulation of a whole service: all replicas of all kinds and pools, with a router before them, to its end."""
 
 import dataclasses
 import functools
@@ -60,19 +60,27 @@ class Serviced(NamedTuple):
     blocks: list[float]  # of KV cache of every engine
     roles: list[int]  # of every engine
     iterations: int  # of the simulation
+    replicas: np.ndarray | None  # that are on from every evaluation on, shape [evaluations]; None: all are
 
 
-def kinds(scenario: Scenario) -> list[EngineKind]:
-    """The replicas of a scenario: those of its prefill pool first, where it has one."""
+def kinds(scenario: Scenario, also: Sequence[Pool] = ()) -> list[EngineKind]:
+    """The replicas of a scenario: those of its prefill pool first, where it has one.
+
+    Args:
+      also: replicas of other kinds, after those of the scenario.
+    """
     own = dataclasses.replace(scenario, prefill=None)
+
+    def of_pool(pool: Pool, role: int) -> EngineKind:
+        """Replicas of a pool."""
+        scenario = dataclasses.replace(
+            own, hardware=pool.hardware, deployment=pool.deployment, efficiency=pool.efficiency
+        )
+        return EngineKind(scenario, int(pool.deployment.dp), role)
+
     if scenario.prefill is None:
-        return [EngineKind(own, int(scenario.deployment.dp), WHOLE)]
-    pool = scenario.prefill
-    first = dataclasses.replace(own, hardware=pool.hardware, deployment=pool.deployment, efficiency=pool.efficiency)
-    return [
-        EngineKind(first, int(pool.deployment.dp), PREFILL),
-        EngineKind(own, int(scenario.deployment.dp), DECODE),
-    ]
+        return [EngineKind(own, int(scenario.deployment.dp), WHOLE), *(of_pool(pool, WHOLE) for pool in also)]
+    return [of_pool(scenario.prefill, PREFILL), EngineKind(own, int(scenario.deployment.dp), DECODE)]
 
 
 def serviced(
@@ -96,11 +104,15 @@ def serviced(
     with eager():
         blocks = [float(cache_blocks(*_place(kind.scenario), policy)) for kind in engines]
     numbers = np.repeat(np.arange(len(engines)), [kind.replicas for kind in engines])
+    count, roles = len(numbers), [engines[number].role for number in numbers]
+    if count == 1:
+        # Of one engine alone XLA makes no kernel: beside it stands one that takes no prompts, and gets no others.
+        numbers, roles = np.append(numbers, 0), [*roles, DECODE]
     priced = [_priced(kind.scenario, size) for kind in engines]
     shape = Shape(
         engines=len(numbers),
         slots=size.slots,
-        iterations=min(max(int(PIECE * requests), 256), LONGEST_PIECE),
+        iterations=min(max(int(PIECE * (requests + _evaluations(routes, traffic))), 256), LONGEST_PIECE),
         block=size.block,
         nodes=0 if not float(policy.prefix_caching) else _nodes(traffic),
         turns=_most_followers(traffic),
@@ -109,17 +121,20 @@ def serviced(
     tiers = routes.tiers if shape.nodes else None
     if tiers is not None:
         shape = dataclasses.replace(shape, tiers=tiers.capacity.shape[1])
+        tiers = jax.tree.map(lambda part: np.resize(part, (len(numbers), *np.shape(part)[1:])), tiers)
     run = _begun(shape)(
         traffic,
         policy,
         np.asarray(blocks)[numbers],
         {
-            "role": np.array([kind.role for kind in engines])[numbers],
+            "role": np.array(roles),
             "queue": None if policy.queue == "fcfs" else np.full(len(numbers), QUEUES.index(policy.queue)),
             "routing": _routing(engines, priced, numbers, routes, policy),
             "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
             "tiers": tiers,
             "drafts": _drafts(engines, numbers),
+            "scaling": routes.scaling,
+            "admission": routes.admission,
             "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
         },
     )
@@ -132,15 +147,28 @@ def serviced(
         require_finite(records[-1].high)
         left = int(state.left)
         progress(requests - left, requests)
-        if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0)):
+        if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0) | _evaluated(records[-1])):
             break
     together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
     with eager():
         served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
         served = with_first_time(served, traffic, policy)
-    each = [blocks[number] for number in numbers]
-    roles = [engines[int(number)].role for number in numbers]
-    return Serviced(served, places, timelines(together, len(numbers)), each, roles, len(together.engine))
+    each = [blocks[number] for number in numbers[:count]]
+    replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
+    return Serviced(served, places, timelines(together, count), each, roles[:count], len(together.engine), replicas)
+
+
+def _evaluated(records: Happening) -> np.ndarray:
+    """Iterations with an evaluation of the rule for replicas, bool, shape [iterations]."""
+    return np.zeros(len(records.engine), bool) if records.replicas is None else np.asarray(records.replicas) >= 0
+
+
+def _evaluations(routes: Routes, traffic: Traffic) -> int:
+    """Evaluations of the rule for replicas until the last request comes that is known; some after it."""
+    if routes.scaling is None:
+        return 0
+    times = np.asarray(traffic.arrival)[np.isfinite(traffic.arrival)]
+    return int(1.25 * np.max(times, initial=0.0) / float(routes.scaling.every))
 
 
 def _drafts(engines: Sequence[EngineKind], numbers: np.ndarray) -> Drafts | None:
@@ -253,7 +281,7 @@ def _delay(
     host = first.scenario.efficiency.host.request_time
     if not waiting_steps(policy) > 0.0:
         return np.float64(host + policy.front_time)
-    share = float(first.replicas)
+    share = float(sum(kind.replicas for kind in engines if kind.role != DECODE))
     clients = None if traffic.clients is None else max(float(traffic.clients) / share, 1.0)
     part = dataclasses.replace(traffic, arrival=np.asarray(traffic.arrival) * share, clients=clients)
     with eager():

@@ -115,6 +115,11 @@ class Engine:
         if self.idle:
             self.next = min(self.next, time)
 
+    def restart(self) -> None:
+        """An engine that starts has nothing in its cache; tiers below it keep what they have."""
+        self.free += self.tree.blocks()
+        self.tree.nodes, self.picture = {}, {}
+
     def join(self) -> None:
         """Sequences whose cache has come decode, those whose cache has gone leave, in order of admission."""
         over = [job for job in self.parked if job.ready <= self.clock]

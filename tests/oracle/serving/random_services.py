@@ -11,6 +11,7 @@ from jaxroof.batch import ORDERS
 from tests.oracle.serving.jobs import Requests
 from tests.oracle.serving.random_engines import PLAIN, random_drafts, random_policy, tabulated_price
 from tests.oracle.serving.routers import ROUTERS
+from tests.oracle.serving.scaling import SIGNALS, Rule
 from tests.oracle.serving.service import Server, Service
 from tests.oracle.serving.tiers import EVICTIONS, Level
 
@@ -34,6 +35,8 @@ def case(
     unlike: bool | None = None,
     tiers: int = 0,
     drafts: int = 0,
+    scaling: bool = False,
+    admission: bool = False,
 ) -> Service:
     """A service; the same words give the same one.
 
@@ -48,6 +51,8 @@ def case(
       unlike: whether engines differ in policy, blocks and speed; None: in 60 %.
       tiers: how many there are below the caches of engines; all else is the same with any number.
       drafts: tokens per sequence and step at most, another number in every engine; 0: none.
+      scaling: whether replicas start and stop; all else is the same.
+      admission: whether requests are rejected whose first token would come late; all else is the same.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     pools, trees, turns, priority, unlike = (
@@ -72,7 +77,14 @@ def case(
         transfer_latency=float(rng.choice([0.0, rng.uniform(1e-4, 5e-3)])),
         layers=int(rng.choice([0, 0, 4, 32])),
     )
-    return _with_tiers(service, np.random.Generator(np.random.PCG64([seed, tiers])), tiers) if tiers else service
+    service = _with_tiers(service, np.random.Generator(np.random.PCG64([seed, tiers])), tiers) if tiers else service
+    if admission:
+        limits = np.random.Generator(np.random.PCG64([seed, 98]))
+        each = limits.exponential(3e-3 * float(np.exp(limits.uniform(-1.0, 2.0))), len(service.requests.isl))
+        service = dataclasses.replace(service, admission=[float(limit) for limit in each])
+    if not scaling:
+        return service
+    return dataclasses.replace(service, scaling=_scaling(np.random.Generator(np.random.PCG64([seed, 99])), service))
 
 
 def _roles(rng, count: int, pools: bool) -> list[str]:
@@ -134,6 +146,24 @@ def _with_tiers(service: Service, rng, count: int) -> Service:
         engines.append(dataclasses.replace(engine, policy=policy, tiers=levels))
     overlap = float(rng.choice([0.0, 1.0, rng.random()]))
     return dataclasses.replace(service, engines=engines, overlap=overlap, tiers_known=bool(rng.random() < 0.6))
+
+
+def _scaling(rng, service: Service) -> Rule:
+    """A rule that is evaluated often, with targets that are little."""
+    span, count = max(service.requests.arrival) + 1e-3, len(service.engines)
+    signal = str(rng.choice(SIGNALS))
+    usual = {"queue": 4.0, "queue_tokens": 200.0, "rate": len(service.requests.isl) / span / count, "ttft": 0.01}
+    every = max(span / float(rng.integers(3, 60)), 2e-3)
+    least = int(rng.integers(1, count + 1)) if rng.random() < 0.3 else 1
+    return Rule(
+        signal=signal,
+        target=usual[signal] * float(np.exp(rng.uniform(-1.5, 1.0))),
+        least=least,
+        most=count if rng.random() < 0.7 else int(rng.integers(least, count + 1)),
+        every=every,
+        start=float(rng.choice([0.0, rng.uniform(0.0, 0.3 * span)])),
+        idle=float(rng.choice([0.0, 3.0 * every, rng.uniform(0.0, 0.2 * span)])),
+    )
 
 
 # Requests and the tree of their prompts.

@@ -50,12 +50,17 @@ class Router:
         if self.name == "least_tokens":
             return least(views, lambda view: view.tokens / view.weight)
         if self.name == "slo":
-            return least(views, lambda view: (view.queued + isl - view.hit) * view.pace)
+            return least(views, lambda view: expected(view, isl))
         if self.name == "power_of_two":
             return two(views, hashed(index, self.seed))
         prefix, load = self.weights
         most = max(1.0, *(view.requests / view.weight for view in views))
         return least(views, lambda view: -(prefix * view.hit / isl - load * (view.requests / view.weight / most)))
+
+
+def expected(view: View, isl: int) -> float:
+    """s until an engine is done with a prompt, by the prompt tokens that wait there."""
+    return (view.queued + isl - view.hit) * view.pace
 
 
 def least(views: list[View], cost: Callable[[View], float]) -> int:

@@ -11,7 +11,8 @@ from tests.oracle.serving.drafts import Drafts
 from tests.oracle.serving.engine import DECODE, PREFILL, Engine
 from tests.oracle.serving.jobs import FINISHED, REFUSED, REJECTED, UNFINISHED, Job, Request, Step, job, listed
 from tests.oracle.serving.pools import Transfers
-from tests.oracle.serving.routers import Router, View
+from tests.oracle.serving.routers import Router, View, expected
+from tests.oracle.serving.scaling import Rule, Scaling
 from tests.oracle.serving.tiers import Level, Tier, Tiers
 
 
@@ -45,6 +46,8 @@ class Service:
     layers: int = 0  # of the model, where a cache is sent layer by layer; 0: it is sent whole
     overlap: float = 0.0  # of loads from tiers with compute, 0 .. 1
     tiers_known: bool = False  # to routers
+    admission: Sequence[float] | None = None  # s of expected TTFT above which every request is rejected
+    scaling: Rule | None = None  # without pools; None: all engines take requests all the time
 
 
 @dataclasses.dataclass
@@ -64,6 +67,7 @@ class ServiceOutcome:
     steps: list[list[Step]]  # of every engine
     engine_counts: list[dict[str, int]]
     counts: dict[str, int]  # of all
+    replicas: list[int]  # that are on after every evaluation of the rule for them
 
 
 @dataclasses.dataclass
@@ -106,6 +110,8 @@ class Events:
         self.records = [Record(request) for request in listed(service.requests)]
         self.deliveries: list[tuple[float, int]] = []  # time and request, a heap
         self.handed_over = 0
+        rule = service.scaling
+        self.scaling = None if rule is None else Scaling(rule, self.engines, self.first_tokens)
         for record in self.records:
             if record.request.after < 0:
                 self.send(record, record.request.arrival)
@@ -114,7 +120,10 @@ class Events:
         """Deliveries before the next instant of any engine, then that instant, until there is nothing left to do."""
         while True:
             engine = min(self.engines, key=lambda engine: engine.next)  # the first one of equals
-            if self.deliveries and self.deliveries[0][0] < engine.next:
+            coming = min(engine.next, self.deliveries[0][0] if self.deliveries else math.inf)
+            if self.scaling is not None and self.scaling.next <= coming < math.inf:
+                self.scaling.evaluate()
+            elif self.deliveries and self.deliveries[0][0] < engine.next:
                 self.deliver()
             elif engine.next < math.inf:
                 self.instant(engine)
@@ -145,7 +154,11 @@ class Events:
         time, index = heapq.heappop(self.deliveries)
         record = self.records[index]
         request = record.request
-        found = self.routed(self.router, request, self.fronts)
+        fronts = self.fronts
+        if self.scaling is not None:
+            fronts = [i for i in fronts if self.scaling.takes(i, time)]
+            self.scaling.came += 1
+        found = self.routed(self.router, request, fronts)
         engine = self.engines[found]
         each = job(request, engine.policy)
         if engine.role == PREFILL:  # which works on it as if its first token were the last
@@ -155,7 +168,7 @@ class Events:
         nowhere = engine.role == PREFILL and request.osl > 1 and not self.able(request)
         if not engine.can_hold(each.total) or nowhere:
             self.answer(record, REFUSED, time)
-        elif not engine.queued(each):
+        elif self.late(found, request) or not engine.queued(each):
             self.answer(record, REJECTED, time)
         else:
             engine.wake(time)
@@ -184,14 +197,25 @@ class Events:
         return [i for i in self.decodes if self.engines[i].can_hold(request.isl + request.osl)]
 
     def routed(self, router: Router, request: Request, engines: list[int]) -> int:
-        views = []
-        for i in engines:
-            engine, server = self.engines[i], self.service.engines[i]
-            there = engine.sequences()
-            hit = 0 if engine.role == DECODE else engine.hit(job(request, engine.policy))
-            tokens, queued = sum(each.isl for each in there), sum(each.isl for each in engine.waiting)
-            views.append(View(len(there), tokens, queued, hit, server.weight, server.pace))
+        views = [self.view(i, request) for i in engines]
         return engines[router.choice(request.index, request.isl, request.nodes, views)]
+
+    def view(self, i: int, request: Request) -> View:
+        engine, server = self.engines[i], self.service.engines[i]
+        there = engine.sequences()
+        hit = 0 if engine.role == DECODE else engine.hit(job(request, engine.policy))
+        tokens, queued = sum(each.isl for each in there), sum(each.isl for each in engine.waiting)
+        return View(len(there), tokens, queued, hit, server.weight, server.pace)
+
+    def late(self, i: int, request: Request) -> bool:
+        """Whether the first token of a request would come too late from an engine."""
+        limits = self.service.admission
+        return limits is not None and expected(self.view(i, request), request.isl) > limits[request.index]
+
+    def first_tokens(self, begin: float, end: float) -> list[float]:
+        """TTFT of the first tokens from one time on until before another one."""
+        waits = [(record.jobs[-1].first_token, record.sent) for record in self.records if record.jobs]
+        return [time - sent for time, sent in waits if begin <= time < end]
 
     # What became of them.
 
@@ -218,4 +242,5 @@ class Events:
             counts[name] = sum(engine.tiers.counts[name] for engine in self.engines)
         counts |= {name: columns["status"].count(index) for index, name in enumerate(STATUSES)}
         steps = [engine.steps for engine in self.engines]
-        return ServiceOutcome(**columns, steps=steps, engine_counts=each_count, counts=counts)
+        replicas = [] if self.scaling is None else self.scaling.numbers
+        return ServiceOutcome(**columns, steps=steps, engine_counts=each_count, counts=counts, replicas=replicas)

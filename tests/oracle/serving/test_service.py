@@ -298,3 +298,22 @@ def test_a_prompt_leaves_its_prefix_when_its_cache_has_gone():
     asked = requests([4, 6, 6], [3, 1, 1], [0.0, 5.0, 50.0], group=[0, 0, 0], shared=[0, 3, 5], keep=[5, 4, 0])
     out = served(asked, server("prefill", rate=1.0), server("decode"))
     assert out.cached == [0, 3, 4]
+
+
+def test_requests_whose_first_token_would_come_late_are_rejected():
+    # At 1 s per token 4 s, 8 s and 12 s are expected of the first three at 0 s; 10 s is the limit. At 6 s the second is
+    # under way and nothing waits: 4 s are expected.
+    asked = requests([4, 4, 4, 4], arrival=[0.0, 0.0, 0.0, 6.0])
+    out = served(asked, server(max_sequences=1.0), admission=[10.0] * 4)
+    assert out.status == [FINISHED, FINISHED, REJECTED, FINISHED]
+    assert out.finish[3] == 12.0
+    # A limit of its own for each; one that is met exactly is kept.
+    out = served(asked, server(max_sequences=1.0), admission=[4.0, 7.9, 8.0, 3.9])
+    assert out.status == [FINISHED, REJECTED, FINISHED, REJECTED]
+    # A prompt in the cache takes less: 20 tokens that wait and 1 of 10, against 30.
+    cached = requests([20, 20, 10], arrival=[0.0, 200.0, 200.0], group=[-1, -1, -1])
+    out = served(cached, server(prefix_caching=1.0), admission=[25.0] * 3)
+    assert out.status == [FINISHED, FINISHED, REJECTED]
+    cached = requests([20, 20, 10], arrival=[0.0, 200.0, 200.0], group=[0, 1, 0], shared=[0, 0, 9], keep=[9, 0, 0])
+    out = served(cached, server(prefix_caching=1.0), admission=[25.0] * 3)
+    assert out.status == [FINISHED, FINISHED, FINISHED]
