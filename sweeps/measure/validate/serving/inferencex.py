@@ -44,7 +44,7 @@ POOLS = tuple(
 )
 
 UNFIT = ("littles", "queueing", "collapsed", "rates", "drift")
-"""Flags of rows that are left out: what they measured contradicts itself, or prompts came faster than they were taken."""
+"""Flags of rows that are left out: they contradict themselves, or prompts came faster than they were taken."""
 
 
 def is_inferencex(columns: Iterable[str]) -> bool:

@@ -182,6 +182,7 @@ CONDITIONS: dict[str, Callable[[LoggedRun, Any], bool]] = {
     "mixture": lambda run, value: run.mixture == value,
     "four_bit_unit": lambda run, value: ("fp4" in run.hardware.matrix) == value,
     "bits": lambda run, value: bits(run.precision) <= value,
+    "bits_above": lambda run, value: bits(run.precision) > value,
     "from": lambda run, value: numbers(run.version) >= numbers(value),
     "before": lambda run, value: numbers(run.version) < numbers(value),
     "versionless": lambda run, value: (not numbers(run.version)) == value,
@@ -223,7 +224,7 @@ def launch(run: LoggedRun) -> Launch:
         if all(CONDITIONS[key](run, value) for key, value in table["when"].items()):
             for key, value in table.items():
                 flags[key] = {**flags[key], **value} if key in ("policy", "deployment") else value
-    groups = {name: run.layout.groups for name in OF_ONE_GROUP} | {"token_budget": _prompts(run).groups}
+    groups = dict.fromkeys(OF_ONE_GROUP, run.layout.groups) | {"token_budget": _prompts(run).groups}
     # A run without a recorded version is taken as one of the newest release with evidence.
     engine = flags.get("engine") or (f"{run.engine}@{run.version}" if numbers(run.version) else run.engine)
     policy = {name: _number(value, run, name) for name, value in flags["policy"].items()}

@@ -39,7 +39,9 @@ class ServingPrediction:
 
     def time(self, metric: str) -> float:
         """TTFT or TPOT in s as the file has it: the mean over requests, or the median."""
-        return given(getattr(self, f"median_{metric}"), f"median {metric}") if self.point.medians else getattr(self, metric)
+        if self.point.medians:
+            return given(getattr(self, f"median_{metric}"), f"median {metric}")
+        return getattr(self, metric)
 
     def ratio(self, metric: str) -> float:
         """Predicted over measured."""

@@ -44,6 +44,9 @@ COLUMNS = (*TEXTS, "source_tag", *LOAD, *DEGREES, *MEASURED)
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
 """Value of `precision` -> the mode that it stands for where both modes are empty."""
 
+OF_ONE_POOL = ("drafts", "imbalance")
+"""Settings of a launch that go with a pool's degrees."""
+
 ROUNDS = 10.0
 """Requests per client: InferenceX sends 10 times the concurrency (`--num-prompts`); NVIDIA's sweeps fit it too."""
 
@@ -191,7 +194,7 @@ def served_point(run: LoggedRun, checkpoint: Checkpoint, **measured: Any) -> Ser
         engine=flags.engine,
         kv=flags.kv,
         deployment=_deployment(run, flags),
-        prefill={} if run.prompts is None else _degrees(run.prompts, run.prompt_replicas),
+        prefill={} if run.prompts is None else _settings(run.prompts, run.prompt_replicas, flags),
         router=flags.router,
         policy=flags.policy,
         overrides=_overrides(run, flags),
@@ -219,9 +222,15 @@ def lengths_text(nominal: float, shortest: float) -> str:
 
 
 def _deployment(run: LoggedRun, flags: Launch) -> dict[str, Any]:
-    """Degrees of what decodes, and how many tokens are drafted."""
-    drafts = {"drafts": flags.deployment["drafts"]} if "drafts" in flags.deployment else {}
-    return _degrees(run.layout, run.replicas) | drafts
+    """Settings of what decodes: its degrees, and how many tokens it drafts."""
+    drafts = {name: flags.deployment[name] for name in ("drafts",) if name in flags.deployment}
+    return _settings(run.layout, run.replicas, flags) | drafts
+
+
+def _settings(spread: Layout, replicas: float, flags: Launch) -> dict[str, Any]:
+    """Degrees of one pool, and how uneven the work of its experts' devices is."""
+    uneven = "imbalance" in flags.deployment and spread.ep > 1.0
+    return _degrees(spread, replicas) | ({"imbalance": flags.deployment["imbalance"]} if uneven else {})
 
 
 def _degrees(spread: Layout, replicas: float) -> dict[str, int]:
@@ -232,8 +241,7 @@ def _degrees(spread: Layout, replicas: float) -> dict[str, int]:
 
 def _overrides(run: LoggedRun, flags: Launch) -> dict[str, Any]:
     """Leaves of the deployment that a launch sets, by path; a step's activations are those of its token budget."""
-    # Drafts are structure, and a setting of their own.
-    overrides = {f"deployment.{name}": value for name, value in flags.deployment.items() if name != "drafts"}
+    overrides = {f"deployment.{name}": value for name, value in flags.deployment.items() if name not in OF_ONE_POOL}
     # A device alone has nothing to communicate.
     if run.layout.tp * run.layout.groups == 1.0:
         overrides.pop("deployment.communication_bytes", None)
