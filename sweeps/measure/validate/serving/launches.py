@@ -133,7 +133,10 @@ OF_ONE_GROUP = ("token_budget", "max_sequences", "graph_step", "graph_limit")
 ACCEPTANCE = "acceptance"
 """Number of the policy that may be several, by position."""
 
-KEYS = ("source", "when", "shortest", "policy", "deployment", "kv", "router", "engine", "assumed")
+TABLES = {"policy": Policy, "deployment": Deployment, "prefill": Deployment}
+"""Table of an entry -> the struct whose fields it sets; `prefill` is of the pool for prompts."""
+
+KEYS = ("source", "when", "shortest", *TABLES, "kv", "router", "engine", "assumed")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -167,6 +170,7 @@ class Launch:
     engine: str  # "vllm@0.12.0"
     policy: Mapping[str, Any]  # `--policy`, numbers of all attention groups together
     deployment: Mapping[str, Any]  # `--set deployment.NAME`
+    prefill: Mapping[str, Any]  # `--prefill NAME`
     kv: str | None
     router: str | None  # of requests to replicas
     shortest: float  # shortest length over nominal
@@ -192,6 +196,8 @@ CONDITIONS: dict[str, Callable[[LoggedRun, Any], bool]] = {
     "osl": lambda run, value: run.osl == value,
     "tp_below": lambda run, value: run.layout.tp < value,
     "groups_above": lambda run, value: run.layout.groups > value,
+    "groups_below": lambda run, value: run.layout.groups < value,
+    "prompt_groups_below": lambda run, value: _prompts(run).groups < value,
     "clients_above": lambda run, value: run.concurrency > value,
     "clients_per_replica_above": lambda run, value: run.concurrency / run.replicas > value,
     "gpu": lambda run, value: run.gpu in value,
@@ -218,12 +224,12 @@ def _prompts(run: LoggedRun) -> Layout:
 
 def launch(run: LoggedRun) -> Launch:
     """The flags of one run: those of every entry that holds for it, of which later ones win."""
-    flags: dict[str, Any] = {"policy": {}, "deployment": {}}
+    flags: dict[str, Any] = {name: {} for name in TABLES}
     # The file goes from the general to the particular: later entries win.
     for table in launches():
         if all(CONDITIONS[key](run, value) for key, value in table["when"].items()):
             for key, value in table.items():
-                flags[key] = {**flags[key], **value} if key in ("policy", "deployment") else value
+                flags[key] = {**flags[key], **value} if key in TABLES else value
     groups = dict.fromkeys(OF_ONE_GROUP, run.layout.groups) | {"token_budget": _prompts(run).groups}
     # A run without a recorded version is taken as one of the newest release with evidence.
     engine = flags.get("engine") or (f"{run.engine}@{run.version}" if numbers(run.version) else run.engine)
@@ -235,6 +241,7 @@ def launch(run: LoggedRun) -> Launch:
         engine=engine,
         policy={name: value * groups[name] if name in groups else value for name, value in policy.items()},
         deployment=flags["deployment"],
+        prefill=flags["prefill"],
         kv=flags.get("kv"),
         router=flags.get("router"),
         shortest=flags.get("shortest", 1.0),
@@ -257,7 +264,7 @@ def launches(path: Path = FILE) -> tuple[Mapping[str, Any], ...]:
         if not isinstance(table.get("source"), str) or not isinstance(table.get("when"), Mapping):
             raise ValueError(f"{where}: source and when are needed")
         require_keys(table["when"], tuple(CONDITIONS), f"{where}: when")
-        for key, kind in (("policy", Policy), ("deployment", Deployment)):
+        for key, kind in TABLES.items():
             declared = declarations(kind)
             require_keys(table.get(key, {}), tuple(declared), f"{where}: {key}")
             for name, value in table.get(key, {}).items():

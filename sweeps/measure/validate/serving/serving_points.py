@@ -194,7 +194,7 @@ def served_point(run: LoggedRun, checkpoint: Checkpoint, **measured: Any) -> Ser
         engine=flags.engine,
         kv=flags.kv,
         deployment=_deployment(run, flags),
-        prefill={} if run.prompts is None else _settings(run.prompts, run.prompt_replicas, flags),
+        prefill={} if run.prompts is None else _settings(run.prompts, run.prompt_replicas, flags.prefill),
         router=flags.router,
         policy=flags.policy,
         overrides=_overrides(run, flags),
@@ -223,14 +223,14 @@ def lengths_text(nominal: float, shortest: float) -> str:
 
 def _deployment(run: LoggedRun, flags: Launch) -> dict[str, Any]:
     """Settings of what decodes: its degrees, and how many tokens it drafts."""
-    drafts = {name: flags.deployment[name] for name in ("drafts",) if name in flags.deployment}
-    return _settings(run.layout, run.replicas, flags) | drafts
+    drafts = {name: number for name, number in flags.deployment.items() if name == "drafts"}
+    return _settings(run.layout, run.replicas, flags.deployment) | drafts
 
 
-def _settings(spread: Layout, replicas: float, flags: Launch) -> dict[str, Any]:
+def _settings(spread: Layout, replicas: float, given: Mapping[str, Any]) -> dict[str, Any]:
     """Degrees of one pool, and how uneven the work of its experts' devices is."""
-    uneven = "imbalance" in flags.deployment and spread.ep > 1.0
-    return _degrees(spread, replicas) | ({"imbalance": flags.deployment["imbalance"]} if uneven else {})
+    uneven = {name: number for name, number in given.items() if name == "imbalance" and spread.ep > 1.0}
+    return _degrees(spread, replicas) | uneven
 
 
 def _degrees(spread: Layout, replicas: float) -> dict[str, int]:
