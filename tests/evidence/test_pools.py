@@ -6,7 +6,7 @@ import pytest
 
 from sweeps.measure.validate.serving.inferencex import points
 from sweeps.measure.validate.serving.scores import ServingPrediction
-from tests.evidence import pools
+from tests.evidence import pools, prompt_bursts
 from tests.validate.test_inferencex import written
 
 
@@ -41,6 +41,16 @@ def test_a_constant_is_judged_on_what_was_left_out(tmp_path):
     assert next(iter(table.columns[2].cells)) == "60.0 ms" and next(iter(table.columns[6].cells)) == "0.0"
     fitted, out = pools.error_tables(found)
     assert (next(iter(fitted.columns[1].cells)), next(iter(out.columns[1].cells))) == ("1", "1")
+
+
+def test_a_burst_is_a_time_per_prompt(tmp_path):
+    """192 clients of two workers, the last first token after 9.6 s: 0.1 s each; uneven work takes longer."""
+    (tmp_path / "serving2").mkdir()
+    path = written(tmp_path / "serving2", {"conc": "192", "p99_ttft_ms": "9600"})
+    path.rename(path.with_name("inferencex_disagg.csv"))
+    (burst,) = prompt_bursts.bursts(tmp_path)
+    assert burst.measured == pytest.approx(0.1)
+    assert list(burst.predicted[:4]) == sorted(burst.predicted[:4]) and burst.predicted[4] == burst.predicted[2]
 
 
 def test_a_missing_folder_is_one_line(tmp_path, capsys):
