@@ -40,7 +40,7 @@ TEXTS = ("title", "newest", "evidence", "efficiency")
 _KEYS = (*TEXTS, "vendor", *RELEASED, "read", "rules", "sources", "releases", "slower", "runs", "collectives", "launch")
 _RELEASE = ("date", "source", *RELEASED)
 _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
-_SLOWER = ("vendor", "with", "without", "before", "step_time", "source")
+_SLOWER = ("vendor", "with", "without", "before", "drafting", "step_time", "source")
 _RUNS = ("vendor", "devices", "count", "parallelism", "weights", "source")
 _COLLECTIVES = ("kernels", "largest", "bridged", "copy_time", "launch_time", "launch_time_of", "source")
 
@@ -63,23 +63,26 @@ class HostTimes:
     experts_time: float = 0.0  # that the first token of a mixture of experts comes later
     step_time: float = 0.0  # of a step, beyond today's release
     token_time: float = 0.0  # of a token: the end of one process beside the engine; 0: none is seen
+    handover_time: float = 0.0  # of every request whose cache goes from one pool to another
 
 
 @dataclasses.dataclass(frozen=True)
 class Slower:
-    """Releases whose steps take longer on some devices than those of later ones, at any load alike."""
+    """Releases whose steps take longer on some devices than those of later ones, or with drafts, at any load alike."""
 
     vendor: str
     having: str  # precision of matrix units that the devices have
     lacking: str | None  # and one that they lack
-    before: str  # first later version
+    before: str | None  # first later version; None: there is none yet
     step_time: float  # s of a step
+    drafting: bool = False  # of steps that draft tokens alone
 
-    def holds(self, version: str, vendor: str | None, matrix: Mapping[str, Any]) -> bool:
-        """Whether it is of this version on a device of this vendor with these matrix units."""
+    def holds(self, version: str, vendor: str | None, matrix: Mapping[str, Any], drafting: bool) -> bool:
+        """Whether it is of this version on a device of this vendor with these matrix units, with drafts or without."""
         there = vendor == self.vendor and self.having in matrix and self.lacking not in matrix
         # Versions are compared as lists of numbers: 0.9 comes before 0.11.
-        return there and numbers(version) < numbers(self.before)
+        earlier = self.before is None or numbers(version) < numbers(self.before)
+        return there and earlier and (drafting or not self.drafting)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,11 +144,15 @@ class EngineEntry:
         """It as `engine` takes it: "vllm@0.24"."""
         return f"{self.name}@{self.version}"
 
-    def longer_step(self, vendor: str | None, matrix: Mapping[str, Any]) -> float:
-        """s by which a step takes longer on a device of this vendor with these matrix units than with today's."""
+    def longer_step(self, vendor: str | None, matrix: Mapping[str, Any], drafting: bool = False) -> float:
+        """s by which a step takes longer on a device of this vendor with these matrix units than with today's.
+
+        Args:
+          drafting: whether it drafts tokens.
+        """
         # The first rule that holds counts: several are not added up.
         return self.host.step_time + next(
-            (one.step_time for one in self.slower if one.holds(self.version, vendor, matrix)), 0.0
+            (one.step_time for one in self.slower if one.holds(self.version, vendor, matrix, drafting)), 0.0
         )
 
 
@@ -291,11 +298,16 @@ def _value(value: Any, declared: Declaration, where: str) -> Any:
 
 def _slower(table: Mapping[str, Any], where: str) -> Slower:
     _require_known(table, _SLOWER, where)
-    for key in ("vendor", "with", "before", "step_time", "source"):
+    for key in ("vendor", "with", "step_time", "source"):
         if key not in table:
             raise ValueError(f"{where}: {key} is missing")
-    seconds = quantity(table["step_time"], "s", f"{where}.step_time")
-    return Slower(table["vendor"], table["with"], table.get("without"), table["before"], seconds)
+    seconds, drafting = quantity(table["step_time"], "s", f"{where}.step_time"), table.get("drafting", False)
+    if not isinstance(drafting, bool):
+        raise ValueError(f"{where}.drafting = {drafting!r} must be true or false")
+    # Without a later version that is faster, it has to be something that a deployment may leave out.
+    if "before" not in table and not drafting:
+        raise ValueError(f"{where}: before is missing")
+    return Slower(table["vendor"], table["with"], table.get("without"), table.get("before"), seconds, drafting)
 
 
 def _runs(engine: str, table: Mapping[str, Any], where: str) -> ServedRuns:

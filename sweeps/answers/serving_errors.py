@@ -79,9 +79,11 @@ def row_record(one: Any, command: Callable[[Any], str]) -> dict[str, Any]:
         "concurrency": point.concurrency,
         "suspect": point.suspect,
         "ttft_measured_s": point.ttft,
-        "ttft_predicted_s": one.ttft,
+        "ttft_predicted_s": one.time("ttft"),
         "tpot_measured_s": point.tpot,
-        "tpot_predicted_s": one.tpot,
+        "tpot_predicted_s": one.time("tpot"),
+        "tokens_per_second_measured": point.throughput,
+        "tokens_per_second_predicted": one.rate,
     }
 
 

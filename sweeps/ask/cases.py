@@ -170,7 +170,8 @@ def case_of(
     # What the engine's host adds depends on the deployment, so that is final before.
     if served is not None:
         place = device.vendor, device.hardware, entry.model, scenario.deployment
-        scenario = dataclasses.replace(scenario, efficiency=with_host(of, scenario.efficiency, *place))
+        pools = job == "disaggregated" or bool(prefill)
+        scenario = dataclasses.replace(scenario, efficiency=with_host(of, scenario.efficiency, *place, pools))
     for path in [path for path in settings if path.startswith("efficiency.")]:  # before others have the same constants
         scenario = with_number(scenario, path, settings.pop(path))
     # Jobs with a second pool or a second model get it before other leaves are set, which may lie in it.

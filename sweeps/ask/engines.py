@@ -60,7 +60,13 @@ def unsupported(engine: EngineEntry, vendor: str | None) -> str | None:
 
 
 def with_host(
-    of: Chosen, efficiency: Efficiency, vendor: str | None, hardware: Hardware, model: Model, deployment: Deployment
+    of: Chosen,
+    efficiency: Efficiency,
+    vendor: str | None,
+    hardware: Hardware,
+    model: Model,
+    deployment: Deployment,
+    pools: bool = False,
 ) -> Efficiency:
     """Constants with what the engine's release adds to its host: longer steps, its front end, an end of its server.
 
@@ -68,13 +74,15 @@ def with_host(
 
     Args:
       efficiency: the constants, or the same with some of their numbers replaced.
+      pools: whether prompts have a pool of their own, so that every request is handed over.
     """
     # All times in s; `longer` is what an older release adds to every step on these devices.
     times, host = of.engine.host, efficiency.host
-    longer = of.engine.longer_step(vendor, hardware.matrix)
+    longer = of.engine.longer_step(vendor, hardware.matrix, deployment.drafts is not None)
     # Constants of another file may include the front end already, so it is added to the engine's own alone.
     own = of.constants.file == hwspaces.efficiency(of.engine.efficiency).file
     more = times.request_time + (times.experts_time if has_experts(model) else 0.0) if own else 0.0
+    more += times.handover_time if pools else 0.0
     if not (longer or more or times.token_time):
         return efficiency
     # One process handles the tokens of all groups of requests: the slower of both times per sequence counts.

@@ -9,6 +9,7 @@ from sweeps.ask.words import NAMED
 from sweeps.cli import deployment
 from sweeps.cli.leaf_flags import flag
 from sweeps.cli.serve import LOAD
+from sweeps.cli.service import PLAIN, SETTINGS
 from sweeps.run.simulated.spec import ServeSpec
 
 
@@ -19,7 +20,8 @@ def serve_command(asked: ServeSpec) -> str:
 
 def _words(asked: ServeSpec) -> Iterator[str]:
     # Model and hardware first, as a reader would write them.
-    for name in ("model", "hardware", *(key for key in (*NAMED, "slo", *LOAD) if key not in ("model", "hardware"))):
+    plain = ("model", "hardware", *NAMED, "slo", *LOAD, *PLAIN, "whole")
+    for name in dict.fromkeys(plain):
         value = getattr(asked, name)
         if value is None or value is False or value == _default(name):
             continue
@@ -35,7 +37,8 @@ def _words(asked: ServeSpec) -> Iterator[str]:
             yield from ("--set", f"deployment.{name}={flag_text(value)}")
         elif value is not None and value is not False and value != "false":
             yield from (flag(name), *(() if value is True or value == "true" else (str(flag_text(value)),)))
-    for name, option in (("overrides", "--set"), ("policy", "--policy")):
+    tables = (("overrides", "--set"), ("policy", "--policy"), *((name, flag(name)) for name in SETTINGS))
+    for name, option in tables:
         for path, value in getattr(asked, name).items():
             yield from (option, f"{path}={flag_text(value)}")
 

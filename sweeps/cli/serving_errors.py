@@ -50,12 +50,12 @@ def commands(options: argparse.Namespace) -> list[str] | None:
 
 def _read(options: argparse.Namespace) -> tuple[list[Any], list[Any], int]:
     """Rows that can be priced, of the engines that are asked for; the rows that cannot; and how many there are."""
-    from sweeps.measure.validate.serving.serving_points import points
+    from sweeps.measure.validate.serving.forms import served_points
 
     if (options.file is None) == (options.data is None):
         raise ValueError("give one FILE of measured serving points")
     options.data = options.data or options.file
-    priced, left = points(options.data)
+    priced, left = served_points(options.data)
     return [one for one in priced if not options.engine or one.engine in options.engine], left, len(priced) + len(left)
 
 

@@ -124,7 +124,7 @@ def _measured(predictions: Sequence[ServingPrediction], metric: str) -> np.ndarr
 
 
 def _predicted(predictions: Sequence[ServingPrediction], metric: str) -> np.ndarray:
-    return np.array([getattr(one, metric) for one in predictions])
+    return np.array([one.time(metric) for one in predictions])
 
 
 def _error_text(predictions: Sequence[ServingPrediction], metric: str) -> str:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.evidence.inferencex_points import MEANS, NUMBERS, POWER, TEXTS, published, version
+from sweeps.measure.validate.serving.inferencex import NUMBERS, ONE_ENGINE, TEXTS, version
+from tests.evidence.inferencex_points import MEANS, POWER, READ, published
 
 
 @pytest.mark.parametrize(
@@ -12,6 +13,8 @@ from tests.evidence.inferencex_points import MEANS, NUMBERS, POWER, TEXTS, publi
         ("vllm/vllm-openai:v0.13.0", "0.13.0"),
         ("nvcr.io#nvidia/tensorrt-llm/release:1.2.0rc2", "1.2.0rc2"),
         ("rocm/atom:rocm7.1.1-ubuntu24.04-pytorch2.9-atom0.1.1-MI350x", "0.1.1"),
+        ("rocm/sgl-dev:sglang-0.5.9-rocm720-mi35x-mori-0227-3", "0.5.9"),
+        ("nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:0.8.1.post1", "1.2.0rc6"),  # TensorRT-LLM in Dynamo's image
         ("", ""),
     ],
 )
@@ -20,15 +23,16 @@ def test_versions_of_images(image, expected):
 
 
 def row(**changes):
-    texts = ("a", "mi300x", "sglang", "deepseek-ai/DeepSeek-R1-0528", "fp8", "False", "2026-05-18", "", "")
-    values = dict(zip(TEXTS, texts, strict=True)) | dict(zip(NUMBERS, (8, 1, 1024, 1024, 4, 25, 160, 15), strict=True))
+    texts = ("a", "mi300x", "sglang", "deepseek-ai/DeepSeek-R1-0528", "fp8", "2026-05-18", "", "")
+    values = dict(zip(TEXTS, texts, strict=True)) | dict(zip(NUMBERS, (1024, 1024, 4, 25, 160, 15), strict=True))
+    values |= dict(zip(ONE_ENGINE, (8, 1), strict=True)) | {"dp_attention": "False"}
     values |= dict.fromkeys((*MEANS, POWER), "") | changes
     return values
 
 
 def written(folder, *rows):
     (folder / "serving2").mkdir()
-    columns = (*TEXTS, *NUMBERS, *MEANS, POWER)
+    columns = READ
     lines = [",".join(str(row[column]) for column in columns) for row in rows]
     (folder / "serving2" / "inferencex_agg.csv").write_text("\n".join([",".join(columns), *lines]) + "\n")
     return published(folder)

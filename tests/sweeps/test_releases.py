@@ -70,6 +70,33 @@ def test_a_release_takes_longer_steps():
     assert set(times.values()) == {usual}
 
 
+def test_drafts_take_longer_steps_on_hopper_alone():
+    """SGLang launches the kernels of drafting one by one there: 8 ms; steps without drafts are as they were."""
+    engine = hwspaces.engine("sglang")
+    devices = [hwspaces.hardware(name) for name in ("H200-SXM", "B200-SXM", "MI355X")]
+    with_drafts, without = (
+        [engine.longer_step(device.vendor, device.hardware.matrix, drafts) for device in devices]
+        for drafts in (True, False)
+    )
+    assert with_drafts == [8e-3, 0.0, 0.0] and without == [0.0] * 3
+    asked = {"model": "DeepSeek-R1", "hardware": "H200-SXM", "engine": "sglang"}
+    plain, drafting = (
+        serve_spec(**asked, deployment={"tp": 8} | more).case().scenario.efficiency.host.step_time
+        for more in ({}, {"drafts": 2})
+    )
+    assert drafting - plain == pytest.approx(8e-3)
+
+
+def test_pools_hand_every_request_over():
+    """TensorRT-LLM's 120 ms in both pools' front ends, SGLang's 100 ms; nothing without a pool for prompts."""
+    for engine, seconds in (("trtllm", 0.12), ("sglang", 0.1)):
+        asked = {"model": "Llama-3.1-8B", "hardware": "H100-SXM", "engine": engine}
+        alone = serve_spec(**asked).case().scenario.efficiency.host.request_time
+        pooled = serve_spec(**asked, prefill={"dp": 2}).case().scenario
+        for part in (pooled, pooled.prefill):
+            assert part.efficiency.host.request_time - alone == pytest.approx(seconds)
+
+
 def test_an_engine_brings_its_constants():
     assert chosen("trtllm", None).constants.name == "learned-trtllm"
     assert chosen(None, "learned-sglang").engine.name == "sglang"

@@ -117,6 +117,8 @@ def figures(points, tpot=0.01, finished=None):
         "ttft_mean": 0.1 * one,
         "ttft_p50": 0.1 * one,
         "tpot_mean": tpot * one,
+        "tpot_p50": tpot * one,
+        "run_tokens_per_second": 100.0 * one,
         "finished": one * (len(points[0].workload.traffic.isl) if finished is None else finished),
     }
 

@@ -276,10 +276,13 @@ def _transfer(engines: Sequence[EngineKind], numbers: np.ndarray, routes: Routes
 def _delay(
     engines: Sequence[EngineKind], priced: Priced, traffic: Traffic, policy: Policy, blocks: float
 ) -> np.float64:
-    """s between a request and its delivery: as of one replica, with its part of the requests."""
+    """s between a request and its delivery: as of one replica, with its part of the requests.
+
+    Engines that compute prompts alone run no decode steps, which a request would wait for.
+    """
     first = engines[0]
     host = first.scenario.efficiency.host.request_time
-    if not waiting_steps(policy) > 0.0:
+    if first.role == PREFILL or not waiting_steps(policy) > 0.0:
         return np.float64(host + policy.front_time)
     share = float(sum(kind.replicas for kind in engines if kind.role != DECODE))
     clients = None if traffic.clients is None else max(float(traffic.clients) / share, 1.0)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,8 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import WIDTH, Metrics, comparable, outcomes
 from sweeps.run.simulated.lanes import power
 from sweeps.run.simulated.policies import require_room
-from sweeps.serving.run import setup
+from sweeps.run.simulated.spec import ServeSpec
+from sweeps.serving.run import setup, simulation
 
 Progress = Callable[[str, int, int], None]
 """Called with what is counted, how much of it is done, and all of it."""
@@ -46,20 +47,26 @@ def attempted(
     """
     predictions: dict[int, ServingPrediction | str] = {}
     scenarios: dict[int, Scenario] = {}
+    services: dict[int, ServeSpec] = {}
     points = _checked(points)
     for i, point in enumerate(points):
         try:
             # The very simulation that the command would run, but for the constants.
-            given = setup(dataclasses.replace(point.spec, efficiency=efficiency))
+            asked = dataclasses.replace(point.spec, efficiency=efficiency)
+            given = setup(asked)
             of = given.case.scenario
             # A request that the cache cannot hold would never be answered.
             require_room(point.model_name, point.gpu, of.hardware, of.model, of.deployment, point.isl + point.osl)
-            scenarios[i] = _with_all_degrees(given.scenario)
+            if given.routes is None:
+                scenarios[i] = _with_all_degrees(given.scenario)
+            else:
+                services[i] = asked
         except ValueError as error:
             predictions[i] = str(error)
     # In 64 bits, as `jaxroof serve` simulates: equal points must have equal results.
     with precision("float64"):
         predictions |= _simulated(points, scenarios, progress)
+    predictions |= _served(points, services, progress)
     # In the order of the points: every one has a prediction or a reason by now.
     outcomes_of = [one if isinstance(one, str) else _reason(one) or one for _, one in sorted(predictions.items())]
     pairs = list(zip(points, outcomes_of, strict=True))
@@ -108,19 +115,45 @@ def _simulated(
     return predictions
 
 
+def _served(
+    points: Sequence[ServingPoint], services: dict[int, ServeSpec], progress: Progress
+) -> dict[int, ServingPrediction | str]:
+    """The same of points with pools, whose replicas are all simulated: one after the other, equal ones once."""
+    found: dict[str, Mapping[str, float] | str] = {}
+    done, every = 0, sum(points[i].requests for i in services)
+    for i, asked in services.items():
+        if asked.text() not in found:
+            try:
+                found[asked.text()] = simulation(asked).metrics
+            except Exception as error:  # whatever it is, the results of others are kept
+                found[asked.text()] = f"its simulation failed: {_line(error)}"
+        done += points[i].requests
+        progress("requests of services", done, every)
+    each = {i: found[asked.text()] for i, asked in services.items()}
+    return {i: one if isinstance(one, str) else _made(points[i], one) for i, one in each.items()}
+
+
 def _prediction(point: ServingPoint, values: Metrics, row: int) -> ServingPrediction | str:
     """The prediction in one row of a group's metrics; the reason where the deployment is not feasible."""
     if not values["feasible"][row]:
         return "the deployment is not feasible"
-    # Means and the median in s, by their names in the metrics.
-    ttft, tpot, median = (float(values[name][row]) for name in ("ttft_mean", "tpot_mean", "ttft_p50"))
-    return ServingPrediction(point, ttft, tpot, int(values["finished"][row]), median)
+    return _made(point, {name: column[row] for name, column in values.items()})
+
+
+def _made(point: ServingPoint, metrics: Mapping[str, Any]) -> ServingPrediction:
+    """The prediction of these metrics, times in s."""
+    names = ("ttft_mean", "tpot_mean", "finished", "ttft_p50", "tpot_p50", "run_tokens_per_second")
+    ttft, tpot, finished, *others = (float(metrics[name]) for name in names)
+    return ServingPrediction(point, ttft, tpot, int(finished), *others)
 
 
 def _checked(points: Sequence[ServingPoint]) -> list[ServingPoint]:
     """The points with what speaks against their labels; with that alone where the rules cannot be tried."""
+    # The rules know neither pools nor drafts.
+    known = [i for i, point in enumerate(points) if point.prompts is None and not point.drafting]
     try:
-        return checked(points)
+        found = dict(zip(known, checked([points[i] for i in known]), strict=True))
+        return [found.get(i, point) for i, point in enumerate(points)]
     except Exception as error:  # predictions are worth having without it
         reason = f"labels could not be checked: {_line(error)}"
         return [dataclasses.replace(point, suspect=point.suspect or reason) for point in points]

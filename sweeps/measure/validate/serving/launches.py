@@ -18,6 +18,7 @@ from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.struct import declarations
+from sweeps.ask.deployments import acceptance
 from sweeps.measure.validate.serving.precisions import bits
 
 INFERENCEX, NVIDIA = "inferencex", "nvidia"
@@ -129,10 +130,16 @@ FILE = Path(__file__).parent / "suites.toml"
 OF_ONE_GROUP = ("token_budget", "max_sequences", "graph_step", "graph_limit")
 """Numbers of the policy that engines' flags give for one attention group; the scheduler's are those of all."""
 
-KEYS = ("source", "when", "shortest", "policy", "deployment", "kv", "engine", "assumed")
+ACCEPTANCE = "acceptance"
+"""Number of the policy that may be several, by position."""
+
+TABLES = {"policy": Policy, "deployment": Deployment, "prefill": Deployment}
+"""Table of an entry -> the struct whose fields it sets; `prefill` is of the pool for prompts."""
+
+KEYS = ("source", "when", "shortest", *TABLES, "kv", "router", "engine", "assumed")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LoggedRun:
     """What ran, as far as launch flags depend on it."""
 
@@ -150,6 +157,10 @@ class LoggedRun:
     osl: float
     concurrency: float  # clients
     date: str  # of the run, ISO 8601; "" where it is not recorded
+    replicas: float = 1.0  # that decode
+    prompts: Layout | None = None  # degrees of a pool for prompts; None: there is none
+    prompt_replicas: float = 1.0  # of that pool
+    drafting: bool = False  # tokens were drafted; how many is not said
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +170,9 @@ class Launch:
     engine: str  # "vllm@0.12.0"
     policy: Mapping[str, Any]  # `--policy`, numbers of all attention groups together
     deployment: Mapping[str, Any]  # `--set deployment.NAME`
+    prefill: Mapping[str, Any]  # `--prefill NAME`
     kv: str | None
+    router: str | None  # of requests to replicas
     shortest: float  # shortest length over nominal
     assumed: str | None  # what the flags are, where no script of the suite is known for the device
 
@@ -173,6 +186,7 @@ CONDITIONS: dict[str, Callable[[LoggedRun, Any], bool]] = {
     "mixture": lambda run, value: run.mixture == value,
     "four_bit_unit": lambda run, value: ("fp4" in run.hardware.matrix) == value,
     "bits": lambda run, value: bits(run.precision) <= value,
+    "bits_above": lambda run, value: bits(run.precision) > value,
     "from": lambda run, value: numbers(run.version) >= numbers(value),
     "before": lambda run, value: numbers(run.version) < numbers(value),
     "versionless": lambda run, value: (not numbers(run.version)) == value,
@@ -182,7 +196,13 @@ CONDITIONS: dict[str, Callable[[LoggedRun, Any], bool]] = {
     "osl": lambda run, value: run.osl == value,
     "tp_below": lambda run, value: run.layout.tp < value,
     "groups_above": lambda run, value: run.layout.groups > value,
+    "groups_below": lambda run, value: run.layout.groups < value,
+    "prompt_groups_below": lambda run, value: _prompts(run).groups < value,
     "clients_above": lambda run, value: run.concurrency > value,
+    "clients_per_replica_above": lambda run, value: run.concurrency / run.replicas > value,
+    "gpu": lambda run, value: run.gpu in value,
+    "pools": lambda run, value: (run.prompts is not None) == value,
+    "drafting": lambda run, value: run.drafting == value,
 }
 """Key of `when` -> whether a run is of its value."""
 
@@ -191,30 +211,39 @@ NAMES: dict[str, Callable[[LoggedRun], float]] = {
     "osl": lambda run: run.osl,
     "clients": lambda run: run.concurrency,
     "groups": lambda run: run.layout.groups,
+    "prompt_groups": lambda run: _prompts(run).groups,
+    "replicas": lambda run: run.replicas,
 }
 """Name in an expression -> its number."""
 
 
+def _prompts(run: LoggedRun) -> Layout:
+    """Degrees of what works on prompts."""
+    return run.layout if run.prompts is None else run.prompts
+
+
 def launch(run: LoggedRun) -> Launch:
     """The flags of one run: those of every entry that holds for it, of which later ones win."""
-    flags: dict[str, Any] = {"policy": {}, "deployment": {}}
+    flags: dict[str, Any] = {name: {} for name in TABLES}
     # The file goes from the general to the particular: later entries win.
     for table in launches():
         if all(CONDITIONS[key](run, value) for key, value in table["when"].items()):
             for key, value in table.items():
-                flags[key] = {**flags[key], **value} if key in ("policy", "deployment") else value
-    groups = run.layout.groups
+                flags[key] = {**flags[key], **value} if key in TABLES else value
+    groups = dict.fromkeys(OF_ONE_GROUP, run.layout.groups) | {"token_budget": _prompts(run).groups}
     # A run without a recorded version is taken as one of the newest release with evidence.
     engine = flags.get("engine") or (f"{run.engine}@{run.version}" if numbers(run.version) else run.engine)
     policy = {name: _number(value, run, name) for name, value in flags["policy"].items()}
-    if groups > 1.0:
-        # Defaults of the engine are per attention group as well, so that they are multiplied like flags.
-        policy = {name: hwspaces.engine(engine).policy[name] for name in OF_ONE_GROUP} | policy
+    # Defaults of the engine are per attention group as well, so that they are multiplied like flags.
+    defaults = hwspaces.engine(engine).policy
+    policy = {name: defaults[name] for name, number in groups.items() if number > 1.0} | policy
     return Launch(
         engine=engine,
-        policy={name: value * groups if name in OF_ONE_GROUP else value for name, value in policy.items()},
+        policy={name: value * groups[name] if name in groups else value for name, value in policy.items()},
         deployment=flags["deployment"],
+        prefill=flags["prefill"],
         kv=flags.get("kv"),
+        router=flags.get("router"),
         shortest=flags.get("shortest", 1.0),
         assumed=flags.get("assumed"),
     )
@@ -235,12 +264,14 @@ def launches(path: Path = FILE) -> tuple[Mapping[str, Any], ...]:
         if not isinstance(table.get("source"), str) or not isinstance(table.get("when"), Mapping):
             raise ValueError(f"{where}: source and when are needed")
         require_keys(table["when"], tuple(CONDITIONS), f"{where}: when")
-        for key, kind in (("policy", Policy), ("deployment", Deployment)):
+        for key, kind in TABLES.items():
             declared = declarations(kind)
             require_keys(table.get(key, {}), tuple(declared), f"{where}: {key}")
             for name, value in table.get(key, {}).items():
-                # Expressions are checked when a run gives their names numbers.
-                if not _is_expression(value, declared[name].unit):
+                # Probabilities may be several; expressions are checked when a run gives their names numbers.
+                if name == ACCEPTANCE:
+                    acceptance(value, f"{where}: {key}.{name}")
+                elif not _is_expression(value, declared[name].unit):
                     declared_quantity(value, declared[name], f"{where}: {key}.{name}")
     return tuple(entries)
 
@@ -251,7 +282,7 @@ def _is_expression(value: Any, unit: str) -> bool:
 
 def _number(value: Any, run: LoggedRun, name: str) -> Any:
     """A number of the policy: of an expression its value, a text with a unit as it is."""
-    if not _is_expression(value, declarations(Policy)[name].unit):
+    if name == ACCEPTANCE or not _is_expression(value, declarations(Policy)[name].unit):
         return value
     expression = Expression(value, lambda word: _unit(word, name), {}, f"policy.{name}", "1")
     return float(expression.value(lambda word: NAMES[word](run), None))

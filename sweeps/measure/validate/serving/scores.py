@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from jaxroof.numerics.struct import given
 from sweeps.measure.validate.relative_errors import errors, grouped
 from sweeps.measure.validate.serving.serving_points import ServingPoint
 
@@ -33,14 +34,24 @@ class ServingPrediction:
     tpot: float  # s, mean
     answered: int | None = None  # requests, where a simulation counted them
     median_ttft: float | None = None  # s, without what first requests wait for; None: not simulated
+    median_tpot: float | None = None  # s
+    rate: float | None = None  # output tokens/s of the whole run, all replicas
+
+    def time(self, metric: str) -> float:
+        """TTFT or TPOT in s as the file has it: the mean over requests, or the median."""
+        if self.point.medians:
+            return given(getattr(self, f"median_{metric}"), f"median {metric}")
+        return getattr(self, metric)
 
     def ratio(self, metric: str) -> float:
         """Predicted over measured."""
         point = self.point
-        # Files have no throughput of their own: both sides follow from the two latencies by one formula.
-        if metric == "throughput":
-            return throughput(point, self.ttft, self.tpot) / throughput(point, point.ttft, point.tpot)
-        return getattr(self, metric) / getattr(point, metric)
+        if metric != "throughput":
+            return self.time(metric) / getattr(point, metric)
+        if point.throughput is not None:
+            return given(self.rate, "simulated tokens/s") / point.throughput
+        # Files without throughput: both sides follow from the two latencies by one formula.
+        return throughput(point, self.ttft, self.tpot) / throughput(point, point.ttft, point.tpot)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -44,6 +44,9 @@ COLUMNS = (*TEXTS, "source_tag", *LOAD, *DEGREES, *MEASURED)
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
 """Value of `precision` -> the mode that it stands for where both modes are empty."""
 
+OF_ONE_POOL = ("drafts", "imbalance")
+"""Settings of a launch that go with a pool's degrees."""
+
 ROUNDS = 10.0
 """Requests per client: InferenceX sends 10 times the concurrency (`--num-prompts`); NVIDIA's sweeps fit it too."""
 
@@ -51,9 +54,9 @@ SEED = 1
 """Of the requests' lengths, beside the row: every point has its own draw, the same in every run."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ServingPoint(LoggedRun):
-    """One measured point of one kind of device doing everything."""
+    """One measured point of one kind of device."""
 
     row: int  # line of the file
     id: str
@@ -62,10 +65,12 @@ class ServingPoint(LoggedRun):
     launch: Launch
     spec: ServeSpec  # the simulation of the row, as `jaxroof serve` takes it
     case: Case
-    ttft: float  # s, mean
-    tpot: float  # s, mean
+    ttft: float  # s, mean, or median
+    tpot: float  # s, the same
     repaired: bool  # degrees are not what the labels say
     suspect: str | None  # why the row does not say what ran; None: nothing speaks against it
+    medians: bool = False  # times are medians over requests
+    throughput: float | None = None  # output tokens/s of all devices; None: it follows from both times
 
     @property
     def model(self) -> Model:
@@ -188,7 +193,9 @@ def served_point(run: LoggedRun, checkpoint: Checkpoint, **measured: Any) -> Ser
         **checkpoint._asdict(),
         engine=flags.engine,
         kv=flags.kv,
-        deployment=_degrees(run.layout),
+        deployment=_deployment(run, flags),
+        prefill={} if run.prompts is None else _settings(run.prompts, run.prompt_replicas, flags.prefill),
+        router=flags.router,
         policy=flags.policy,
         overrides=_overrides(run, flags),
         concurrency=max(round(run.concurrency), 1),
@@ -214,21 +221,34 @@ def lengths_text(nominal: float, shortest: float) -> str:
     return f"{tokens}" if int(tokens * shortest) >= tokens else f"sglang-range:tokens={tokens},ratio={shortest:g}"
 
 
-def _degrees(spread: Layout) -> dict[str, int]:
+def _deployment(run: LoggedRun, flags: Launch) -> dict[str, Any]:
+    """Settings of what decodes: its degrees, and how many tokens it drafts."""
+    drafts = {name: number for name, number in flags.deployment.items() if name == "drafts"}
+    return _settings(run.layout, run.replicas, flags.deployment) | drafts
+
+
+def _settings(spread: Layout, replicas: float, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Degrees of one pool, and how uneven the work of its experts' devices is."""
+    uneven = {name: number for name, number in given.items() if name == "imbalance" and spread.ep > 1.0}
+    return _degrees(spread, replicas) | uneven
+
+
+def _degrees(spread: Layout, replicas: float) -> dict[str, int]:
     """Degrees as flags; those of 1 are left out, but for tp."""
-    degrees = {"tp": spread.tp, "pp": spread.pp, "attention_dp": spread.groups, "ep": spread.ep}
+    degrees = {"tp": spread.tp, "pp": spread.pp, "attention_dp": spread.groups, "ep": spread.ep, "dp": replicas}
     return {name: int(value) for name, value in degrees.items() if name == "tp" or value != 1.0}
 
 
 def _overrides(run: LoggedRun, flags: Launch) -> dict[str, Any]:
     """Leaves of the deployment that a launch sets, by path; a step's activations are those of its token budget."""
-    overrides = {f"deployment.{name}": value for name, value in flags.deployment.items()}
+    overrides = {f"deployment.{name}": value for name, value in flags.deployment.items() if name not in OF_ONE_POOL}
     # A device alone has nothing to communicate.
     if run.layout.tp * run.layout.groups == 1.0:
         overrides.pop("deployment.communication_bytes", None)
     # The budget is of all attention groups together; activations are held by each.
     budget = flags.policy.get("token_budget")
-    return overrides | ({} if budget is None else {"deployment.max_batched_tokens": budget / run.layout.groups})
+    groups = (run.prompts or run.layout).groups
+    return overrides | ({} if budget is None else {"deployment.max_batched_tokens": budget / groups})
 
 
 def _named(row: CsvRow) -> tuple[hwspaces.HardwareEntry, Checkpoint, str]:
