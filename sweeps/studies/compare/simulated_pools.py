@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from hwspaces.accelerators.prices import charged_devices
 from jaxroof.deployment import on_one_device, replica_devices
 from jaxroof.jobs.serve import serving_metrics
 from jaxroof.numerics.arrays import eager
+from sweeps.data.labels import number
 from sweeps.run.precision import precision
 from sweeps.run.simulated.service import kinds, serviced
 from sweeps.run.simulated.spec import serve_spec
@@ -18,15 +19,30 @@ from sweeps.serving.rows import row_spec
 from sweeps.serving.run import Setup, setup
 from sweeps.studies.compare.figures import figures_of
 from sweeps.studies.compare.question import ServedQuestion
-from sweeps.studies.compare.ranking import ascending
+from sweeps.studies.compare.ranking import LIMIT, ascending
 from sweeps.studies.compare.rows import Row
 from sweeps.studies.compare.simulate import Search, keeps_up
 
-STEP = 1.1
-"""By how much the load moves from one simulation to the next while one end of the bracket is not known."""
+STEP = 1.05
+"""By how much the load moves from the first simulation to the second where one end of the bracket is not known; in its
+logarithm twice as much with every further one."""
 
 MOST = 12
 """Simulations of one pair of pools at most."""
+
+USUAL = 6
+"""Simulations of one pair of pools, about."""
+
+EACH = 3
+"""Pairs of an accelerator that are simulated at most."""
+
+
+class SimulatedPools(NamedTuple):
+    """Pools of all accelerators."""
+
+    rows: tuple[Row, ...]  # those that serve, simulated or estimated
+    missed: tuple[Row, ...]  # those that kept the limits at no load that was simulated
+    simulations: int
 
 
 def simulated_pools(
@@ -36,54 +52,75 @@ def simulated_pools(
     metric: str,
     rate: float | None,
     headroom: float,
-) -> tuple[tuple[Row, ...], int]:
-    """The pools, those simulated whose estimate is better than all simulated rows; and the number of simulations.
+    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
+) -> SimulatedPools:
+    """The pools, of every accelerator those simulated whose estimate is better than all of it that is simulated.
 
-    Pools that keep the target at no load that was simulated are left as estimates.
+    What is found for an accelerator does not depend on the others. Of the whole catalogue, only accelerators are looked
+    at of which a replica is simulated, and those whose pools are estimated better than all simulated rows. Where no
+    pools of an accelerator are simulated, the best estimate of them is left.
 
     Args:
-      pools: estimated rows, best first.
+      pools: estimated rows, several of each accelerator, best first.
       ranked: rows of replicas that both prefill and decode.
-      metric, rate, headroom: as of `sweeps.compare`.
+      metric, rate, headroom, begun: as of `sweeps.compare`.
     """
 
     def order(row: Row) -> float:
         return float(ascending(np.array(row.metrics[metric]), metric))
 
-    best = min((order(row) for row in ranked if row.simulated), default=math.inf)
-    found, number = [], 0
-    for row in pools:
-        if not order(row) < best:
-            found.append(row)
-            continue
-        row, simulations = _simulated(question, row, rate, headroom)
-        number += simulations
+    best: dict[str, float] = {}  # of every accelerator with simulated rows
+    for row in ranked:
         if row.simulated:
-            best = min(best, order(row))
-        found.append(row)
-    return tuple(found), number
+            best[row.hardware] = min(order(row), best.get(row.hardware, math.inf))
+    least = min(best.values(), default=math.inf)
+    rows: list[Row] = []
+    missed: list[Row] = []
+    simulations = 0
+    for name in dict.fromkeys(row.hardware for row in pools):
+        own = [row for row in pools if row.hardware == name]
+        bar = best.get(name, least if question.every_accelerator else math.inf)
+        tried: list[Row] = []
+        for row in own[:EACH]:
+            if not order(row) < bar:
+                break
+            found, count = _simulated(question, row, rate, headroom, begun(USUAL))
+            simulations += count
+            tried.append(found)
+            bar = min(bar, order(found)) if found.simulated else bar
+        serving = [row for row in tried if row.simulated]
+        rows += serving or own[len(tried) : len(tried) + 1]
+        missed += [row for row in tried if not row.simulated]
+    return SimulatedPools(tuple(rows), tuple(missed), simulations)
 
 
-def _simulated(question: ServedQuestion, row: Row, rate: float | None, headroom: float) -> tuple[Row, int]:
+def _simulated(
+    question: ServedQuestion, row: Row, rate: float | None, headroom: float, done: Callable[[int], None]
+) -> tuple[Row, int]:
     """One pair of pools at the largest load that keeps the target, and the number of simulations."""
+    decodes = row.decode_replicas
+    # As many requests as the sequences of all decoding replicas ask for, not those of one.
+    if not question.requests.counted:
+        requests = question.requests.number_of_pools(row.metrics["batch_mean"] * decodes)
+        row = dataclasses.replace(row, spec={**row.spec, "requests": requests})
     keys = row_spec({**dataclasses.asdict(row), "load": row.metrics["load"]}, {})
     given = setup(serve_spec(**keys))
-    at = _figures_at(given)
-    search, load, number = Search(), row.metrics["load"], 0
-    while number < MOST and not search.known:
+    at = _figures_at(given, done)
+    search, load, count = Search(), row.metrics["load"], 0
+    while count < MOST and not search.known:
         metrics = at(load)
-        number += 1
+        count += 1
         columns = {name: np.array([value]) for name, value in metrics.items()}
         search.add(load, bool(keeps_up(columns, load, question.target)[0]), metrics)
         load = _next(search)
-    if search.best is None:
-        return row, number
     found = search.result(question.target)
+    if search.best is None:
+        reason = f"misses its limits when simulated: {found.missed} at {number(found.fails)} requests/s"
+        return dataclasses.replace(row, stage=LIMIT, distance=1.0, reason=reason), count
     figures, best = _figures(question, row, given, found.load, rate, headroom), found.metrics
     if rate is not None:
         best = at(figures["requests_per_second"] / (figures["devices"] / row.devices))
-        number += 1
-    decodes = row.decode_replicas
+        count += 1
     return dataclasses.replace(
         row,
         simulated=True,
@@ -92,17 +129,20 @@ def _simulated(question: ServedQuestion, row: Row, rate: float | None, headroom:
         binds=found.missed or row.binds,
         metrics={**row.metrics, **best, **figures, "load": found.load},
         spec={**row.spec, "rate": found.load / decodes},
-    ), number
+        prefill={**(row.prefill or {}), "decode_batch": math.ceil(best["batch_mean"])},
+    ), count
 
 
 def _next(search: Search) -> float:
     """The load that is simulated next: beyond an end of the bracket that is not known, else its middle."""
-    if not search.low > 0.0:
-        return search.high / STEP
-    return math.sqrt(search.low * search.high) if math.isfinite(search.high) else search.low * STEP
+    if search.low > 0.0 and math.isfinite(search.high):
+        return math.sqrt(search.low * search.high)
+    step = STEP ** (2.0**search.without_end)
+    search.without_end += 1
+    return search.low * step if search.low > 0.0 else search.high / step
 
 
-def _figures_at(given: Setup) -> Callable[[float], dict[str, float]]:
+def _figures_at(given: Setup, done: Callable[[int], None]) -> Callable[[float], dict[str, float]]:
     """Metrics of the pools at a load in requests/s: the same requests, their times stretched."""
     scenario = given.scenario
     rate = float(given.spec.rate)  # type: ignore[arg-type]  # rows have one
@@ -115,6 +155,7 @@ def _figures_at(given: Setup) -> Callable[[float], dict[str, float]]:
             found = serviced(kinds(dataclasses.replace(scenario, workload=work)), given.routes)  # type: ignore[arg-type]
         with eager():
             metrics = serving_metrics(found.served, found.timelines, sent, found.blocks, work.objective)
+        done(1)
         return {name: float(value) for name, value in metrics.items()}
 
     return at
