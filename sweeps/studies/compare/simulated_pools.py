@@ -23,9 +23,9 @@ from sweeps.studies.compare.ranking import LIMIT, ascending
 from sweeps.studies.compare.rows import Row
 from sweeps.studies.compare.simulate import Search, keeps_up
 
-STEP = 1.05
+STEP, WIDEST = 1.05, 16.0
 """By how much the load moves from the first simulation to the second where one end of the bracket is not known; in its
-logarithm twice as much with every further one."""
+logarithm twice as much with every further one; the power of it at most."""
 
 MOST = 12
 """Simulations of one pair of pools at most."""
@@ -103,7 +103,7 @@ def _simulated(
     if not question.requests.counted:
         requests = question.requests.number_of_pools(row.metrics["batch_mean"] * decodes)
         row = dataclasses.replace(row, spec={**row.spec, "requests": requests})
-    keys = row_spec({**dataclasses.asdict(row), "load": row.metrics["load"]}, {})
+    keys = row_spec(dataclasses.asdict(row), {})
     given = setup(serve_spec(**keys))
     at = _figures_at(given, done)
     search, load, count = Search(), row.metrics["load"], 0
@@ -117,9 +117,11 @@ def _simulated(
     if search.best is None:
         reason = f"misses its limits when simulated: {found.missed} at {number(found.fails)} requests/s"
         return dataclasses.replace(row, stage=LIMIT, distance=1.0, reason=reason), count
-    figures, best = _figures(question, row, given, found.load, rate, headroom), found.metrics
+    figures, best, sent = _figures(question, row, given, found.load, rate, headroom), found.metrics, found.load
+    # With a rate, figures are those at the load that each unit of both pools gets.
     if rate is not None:
-        best = at(figures["requests_per_second"] / (figures["devices"] / row.devices))
+        sent = figures["requests_per_second"] / (figures["devices"] / row.devices)
+        best = at(sent)
         count += 1
     return dataclasses.replace(
         row,
@@ -128,7 +130,7 @@ def _simulated(
         fails=found.fails,
         binds=found.missed or row.binds,
         metrics={**row.metrics, **best, **figures, "load": found.load},
-        spec={**row.spec, "rate": found.load / decodes},
+        spec={**row.spec, "rate": sent / decodes},
         prefill={**(row.prefill or {}), "decode_batch": math.ceil(best["batch_mean"])},
     ), count
 
@@ -137,7 +139,7 @@ def _next(search: Search) -> float:
     """The load that is simulated next: beyond an end of the bracket that is not known, else its middle."""
     if search.low > 0.0 and math.isfinite(search.high):
         return math.sqrt(search.low * search.high)
-    step = STEP ** (2.0**search.without_end)
+    step = STEP ** min(2.0**search.without_end, WIDEST)
     search.without_end += 1
     return search.low * step if search.low > 0.0 else search.high / step
 
