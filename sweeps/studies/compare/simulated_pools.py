@@ -84,7 +84,7 @@ def simulated_pools(
         for row in own[:EACH]:
             if not order(row) < bar:
                 break
-            found, count = _simulated(question, row, rate, headroom, begun(USUAL))
+            found, count = simulated(question, row, rate, headroom, begun(USUAL))
             simulations += count
             tried.append(found)
             bar = min(bar, order(found)) if found.simulated else bar
@@ -94,10 +94,14 @@ def simulated_pools(
     return SimulatedPools(tuple(rows), tuple(missed), simulations)
 
 
-def _simulated(
-    question: ServedQuestion, row: Row, rate: float | None, headroom: float, done: Callable[[int], None]
+def simulated(
+    question: ServedQuestion,
+    row: Row,
+    rate: float | None,
+    headroom: float,
+    done: Callable[[int], None] = lambda simulations: None,
 ) -> tuple[Row, int]:
-    """One pair of pools at the largest load that keeps the target, and the number of simulations."""
+    """One pair of pools at the largest load that keeps the target, or why there is none; and the simulations."""
     decodes = row.decode_replicas
     # As many requests as the sequences of all decoding replicas ask for, not those of one.
     if not question.requests.counted:
