@@ -313,7 +313,8 @@ def disaggregated_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: d
     """Metrics of a prefill pool and a decode pool, by name, from terms that are summed over ops."""
     work, model = scenario.workload, scenario.model
     prefill, decode = pools(scenario)
-    (prompt_time, _), (prompt_whole, _) = _times(sums, "prefill", prefill, model, prefill_requests(work, prefill), work.hidden_host)
+    prompts = prefill_requests(work, prefill)
+    (prompt_time, _), (prompt_whole, _) = _times(sums, "prefill", prefill, model, prompts, work.hidden_host)
     (_, decode_time), (_, decode_whole) = _times(sums, "decode", decode, model, decode_requests(work), work.hidden_host)
     first_time = prompt_time
     if waits(work):

@@ -86,7 +86,8 @@ def exposed_time(transfer: Scalar, prefill: Scalar, layers: Scalar, layerwise: S
 def rest_of_step(batch: Scalar, step_time: Scalar) -> Array:
     """Mean time in s that a decoding replica takes to notice a prompt, shape (): the rest of the step under way.
 
-    step_time / 2 where a step is under way, which is the share 1 - e^-batch of the time: sequences are a Poisson number.
+    step_time / 2 where a step is under way, which is the share 1 - e^-batch of the time: a Poisson number of sequences
+    decode.
     """
     return 0.5 * step_time * (1.0 - jnp.exp(-jnp.asarray(batch, dtype=float)))
 
@@ -127,8 +128,8 @@ def split_latency(curve: Curve, prefill: Scalar, decode: Scalar, rate: Scalar) -
     """TTFT and TPOT in s, and use, shapes (), of `prefill` and `decode` replicas at `rate` requests/s.
 
     Prompts are sent to the prefill replicas in turn, `prompt_queue`; decode replicas have as many sequences at once as
-    their share of the load leaves under way, and take a prompt between two steps. `use` is the load over what the slower pool, or the links
-    between them, can do at most: from 1 on, latencies are those of the edge and mean nothing.
+    their share of the load leaves under way, and take a prompt between two steps. `use` is the load over what the
+    slower pool, or the links between them, can do at most: from 1 on, latencies are those of the edge and mean nothing.
     """
     # Decode throughput at the largest batch of the curve: the pool's limit.
     most = (curve.batches / (curve.tokens * curve.tpots))[-1]

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-
 from sweeps.run.compile_cache import compilation_cache
 from sweeps.studies.compare.compare import comparison
 from sweeps.studies.compare.disaggregated import pool_rows
@@ -150,7 +149,8 @@ def _replicas(
     candidates = [candidate(asked, found.estimate, place, float(load[place]), REQUESTS) for place in places]
     made, simulations = largest_loads(candidates, asked.target, lambda low, high: np.ones(len(low), bool))
     # Cost is one over the load.
-    costs = [cost[place] * load[place] / one.load if one.load else math.inf for place, one in zip(places, made)]
+    pairs = zip(places, made, strict=True)
+    costs = [cost[place] * load[place] / one.load if one.load else math.inf for place, one in pairs]
     i = int(np.argmin(costs))
     setting, device, layout = places[i]
     options = asked.options

@@ -1,5 +1,7 @@
 """Queue of prompts in front of engines that only prefill: a known queue, steps by hand, queues event by event."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -76,7 +78,7 @@ def test_latencies_are_those_of_a_queue_event_by_event(fixed, each, full, use, m
 @pytest.mark.parametrize(("fixed", "each", "full"), [(0.0, 1.0, 1), (0.3, 0.7, 2), (0.1, 0.9, 4), (0.8, 0.2, 16)])
 @pytest.mark.parametrize("use", [0.3, 0.6, 0.85])
 def test_engines_that_get_prompts_in_turn_are_queues_event_by_event(engines, fixed, each, full, use):
-    """Mean within a factor of 1.2, median and p99 within 1.45: the approximation's errors, which are largest at 0.85."""
+    """Mean within a factor of 1.2, median and p99 within 1.45: the approximation's errors, the largest at 0.85."""
     times = steps(fixed + each, each, float(full))
     load = use * float(prompt_rate(times))
     found = prompt_queue(load, times, 1.0, float(engines))
@@ -95,7 +97,7 @@ def test_many_engines_wait_less_and_steps_of_two_prices_are_theirs():
     times = prompt_steps(0.05, 0.14, 4.0)
     assert (times.further, times.full) == pytest.approx((0.03, 4.0))
     found = [prompt_queue(20.0, times, 1.0, engines) for engines in (1.0, 2.0, 8.0)]
-    assert all(few.ttft > many.ttft > 0.05 and few.spread > many.spread for few, many in zip(found, found[1:]))
+    assert all(few.ttft > many.ttft > 0.05 and few.spread > many.spread for few, many in itertools.pairwise(found))
     assert prompt_steps(0.05, 0.05, 1.0).further == 0.05
 
 

@@ -1,6 +1,7 @@
 """Disaggregated pools of a served comparison, simulated: the largest load at which both pools keep the target."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,17 +16,15 @@ from sweeps.data.labels import number
 from sweeps.run.precision import precision
 from sweeps.run.simulated.service import kinds, serviced
 from sweeps.run.simulated.spec import serve_spec
+from sweeps.serving.bracket import bracket
 from sweeps.serving.rows import row_spec
 from sweeps.serving.run import Setup, setup
 from sweeps.studies.compare.figures import figures_of
 from sweeps.studies.compare.question import ServedQuestion
-from sweeps.studies.compare.ranking import LIMIT, ascending
+from sweeps.studies.compare.ranking import LIMIT, ascending, within
 from sweeps.studies.compare.rows import Row
-from sweeps.studies.compare.simulate import Search, keeps_up
-
-STEP, WIDEST = 1.05, 16.0
-"""By how much the load moves from the first simulation to the second where one end of the bracket is not known; in its
-logarithm twice as much with every further one; the power of it at most."""
+from sweeps.studies.compare.search import NEAR
+from sweeps.studies.compare.simulate import TOLERANCE
 
 MOST = 12
 """Simulations of one pair of pools at most."""
@@ -54,11 +53,12 @@ def simulated_pools(
     headroom: float,
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
 ) -> SimulatedPools:
-    """The pools, of every accelerator those simulated whose estimate is better than all of it that is simulated.
+    """The pools, of every accelerator those simulated whose estimate is near all of it that is simulated, or better.
 
-    What is found for an accelerator does not depend on the others. Of the whole catalogue, only accelerators are looked
-    at of which a replica is simulated, and those whose pools are estimated better than all simulated rows. Where no
-    pools of an accelerator are simulated, the best estimate of them is left.
+    Those that are estimated worse are simulated at the load first at which they would be as good; where they miss the
+    target at it, they are left as estimates. What is found for an accelerator does not depend on the others. Of the
+    whole catalogue, only accelerators are looked at of which a replica is simulated, and those whose pools are
+    estimated near all simulated rows. Where no pools of an accelerator are simulated, their best estimate is left.
 
     Args:
       pools: estimated rows, several of each accelerator, best first.
@@ -82,15 +82,18 @@ def simulated_pools(
         bar = best.get(name, least if question.every_accelerator else math.inf)
         tried: list[Row] = []
         for row in own[:EACH]:
-            if not order(row) < bar:
+            if not order(row) < within(bar, NEAR):
                 break
-            found, count = simulated(question, row, rate, headroom, begun(USUAL))
+            # The metric is inverse to the load, or grows with it where more is better, which has a negative order.
+            worse = order(row) / bar if bar > 0.0 else bar / order(row)
+            found, count = simulated(question, row, rate, headroom, begun(USUAL), max(worse, 0.0))
             simulations += count
             tried.append(found)
             bar = min(bar, order(found)) if found.simulated else bar
         serving = [row for row in tried if row.simulated]
-        rows += serving or own[len(tried) : len(tried) + 1]
-        missed += [row for row in tried if not row.simulated]
+        left = [row for row in (*tried, *own[len(tried) :]) if row.reason is None]
+        rows += serving or left[:1]
+        missed += [row for row in tried if row.reason is not None]
     return SimulatedPools(tuple(rows), tuple(missed), simulations)
 
 
@@ -100,8 +103,14 @@ def simulated(
     rate: float | None,
     headroom: float,
     done: Callable[[int], None] = lambda simulations: None,
+    worse: float = 0.0,
 ) -> tuple[Row, int]:
-    """One pair of pools at the largest load that keeps the target, or why there is none; and the simulations."""
+    """One pair of pools at the largest load that keeps the target, or why there is none; and the simulations.
+
+    Args:
+      worse: how many times its estimated load it has to take to be of use: where that is above 1 and it does not, the
+        row is left as it is.
+    """
     decodes = row.decode_replicas
     # As many requests as the sequences of all decoding replicas ask for, not those of one.
     if not question.requests.counted:
@@ -110,18 +119,18 @@ def simulated(
     keys = row_spec(dataclasses.asdict(row), {})
     given = setup(serve_spec(**keys))
     at = _figures_at(given, done)
-    search, load, count = Search(), row.metrics["load"], 0
-    while count < MOST and not search.known:
-        metrics = at(load)
-        count += 1
-        columns = {name: np.array([value]) for name, value in metrics.items()}
-        search.add(load, bool(keeps_up(columns, load, question.target)[0]), metrics)
-        load = _next(search)
-    found = search.result(question.target)
-    if search.best is None:
-        reason = f"misses its limits when simulated: {found.missed} at {number(found.fails)} requests/s"
+    load = row.metrics["load"]
+    if worse > 1.0:
+        found = bracket(at, worse * load, question.target, TOLERANCE, 1)
+        if not found.low > 0.0:
+            return row, 1
+        load = found.low
+    found = bracket(at, load, question.target, TOLERANCE, MOST)
+    count = found.simulations
+    if not found.low > 0.0:
+        reason = f"misses its limits when simulated: {found.missed} at {number(found.high)} requests/s"
         return dataclasses.replace(row, stage=LIMIT, distance=1.0, reason=reason), count
-    figures, best, sent = _figures(question, row, given, found.load, rate, headroom), found.metrics, found.load
+    figures, best, sent = _figures(question, row, given, found.low, rate, headroom), found.best, found.low
     # With a rate, figures are those at the load that each unit of both pools gets.
     if rate is not None:
         sent = figures["requests_per_second"] / (figures["devices"] / row.devices)
@@ -131,21 +140,12 @@ def simulated(
         row,
         simulated=True,
         replicas=round(figures["devices"] / row.devices),
-        fails=found.fails,
+        fails=found.high,
         binds=found.missed or row.binds,
-        metrics={**row.metrics, **best, **figures, "load": found.load},
+        metrics={**row.metrics, **best, **figures, "load": found.low},
         spec={**row.spec, "rate": sent / decodes},
         prefill={**(row.prefill or {}), "decode_batch": math.ceil(best["batch_mean"])},
     ), count
-
-
-def _next(search: Search) -> float:
-    """The load that is simulated next: beyond an end of the bracket that is not known, else its middle."""
-    if search.low > 0.0 and math.isfinite(search.high):
-        return math.sqrt(search.low * search.high)
-    step = STEP ** min(2.0**search.without_end, WIDEST)
-    search.without_end += 1
-    return search.low * step if search.low > 0.0 else search.high / step
 
 
 def _figures_at(given: Setup, done: Callable[[int], None]) -> Callable[[float], dict[str, float]]:
@@ -154,6 +154,7 @@ def _figures_at(given: Setup, done: Callable[[int], None]) -> Callable[[float], 
     rate = float(given.spec.rate)  # type: ignore[arg-type]  # rows have one
     traffic = scenario.workload.traffic
 
+    @functools.cache
     def at(load: float) -> dict[str, float]:
         sent = dataclasses.replace(traffic, arrival=traffic.arrival * (rate / load))
         work = dataclasses.replace(scenario.workload, traffic=sent)

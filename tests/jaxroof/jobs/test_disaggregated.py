@@ -12,14 +12,7 @@ import workloads
 from jaxroof import Deployment, Requests, datasheet, request_cost
 from jaxroof.jobs.disaggregated import BOTTLENECKS, Handover, disaggregated_cost, step_prompts
 from jaxroof.jobs.scenario import Pool
-from jaxroof.jobs.splits import (
-    Curve,
-    decode_batch_at,
-    exposed_time,
-    split_latency,
-    transfer_bytes,
-    transfer_time,
-)
+from jaxroof.jobs.splits import Curve, decode_batch_at, exposed_time, split_latency, transfer_bytes, transfer_time
 from tests.hand import EXACT
 from tests.uncompiled import uncompiled
 

@@ -1,0 +1,58 @@
+"""Largest load of one service that keeps a target, simulated at one load after the other."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from sweeps.run.simulated.objective import Target
+from sweeps.serving.target import keeps_up, stopped
+
+STEP, WIDEST = 1.05, 16.0
+"""By how much the load moves from the first simulation to the second where one end of the bracket is not known; in its
+logarithm twice as much with every further one; the power of it at most."""
+
+MOST = 16
+"""Simulations at most."""
+
+
+class Bracket(NamedTuple):
+    """Ends of the search, in requests/s."""
+
+    low: float  # the largest load that kept the target; 0: none did
+    high: float  # the smallest above it that did not; infinite: none
+    best: Mapping[str, float]  # metrics at `low`; where there is none, at `high`
+    missed: str  # what `high` misses, in words; "" where nothing does
+    simulations: int
+
+
+def bracket(
+    at: Callable[[float], Mapping[str, float]], first: float, target: Target, tolerance: float, most: int = MOST
+) -> Bracket:
+    """The largest load, to `tolerance`.
+
+    Args:
+      at: metrics at a load in requests/s, `jaxroof.jobs.serve.serving_metrics`.
+      first: load of the first simulation.
+      tolerance: how far apart both ends are in the end, relative.
+      most: simulations at most.
+    """
+    low, high, found = 0.0, math.inf, dict[float, Mapping[str, float]]()
+    load, without_end = first, 0
+    while len(found) < most and not (low > 0.0 and high <= low * (1.0 + tolerance)):
+        found[load] = at(load)
+        columns = {name: np.array([value]) for name, value in found[load].items()}
+        if keeps_up(columns, load, target)[0]:
+            low = load
+        else:
+            high = load
+        if low > 0.0 and math.isfinite(high):
+            load = math.sqrt(low * high)
+            continue
+        # One end is missing: the load moves away from the other one, faster every time.
+        step = STEP ** min(2.0**without_end, WIDEST)
+        load, without_end = (low * step if low > 0.0 else high / step), without_end + 1
+    best = found[low if low > 0.0 else high]
+    missed = stopped(found[high], high, target) if math.isfinite(high) else ""
+    return Bracket(low, high, best, missed, len(found))
