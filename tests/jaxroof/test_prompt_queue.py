@@ -82,7 +82,7 @@ def test_engines_that_get_prompts_in_turn_are_queues_event_by_event(engines, fix
     times = steps(fixed + each, each, float(full))
     load = use * float(prompt_rate(times))
     found = prompt_queue(load, times, 1.0, float(engines))
-    latency = event_by_event(load, fixed, each, full, engines, 15_000)
+    latency = event_by_event(load, fixed, each, full, engines, 8_000)
     assert found.ttft == pytest.approx(latency.mean(), rel=0.2)
     state = together(found, no_decoding(np.full(1, load)), 0.0, times.first)
     for share in (0.5, 0.99):
