@@ -20,7 +20,7 @@ from jaxroof.jobs.composition import (
     tokens_per_step,
 )
 from jaxroof.jobs.economics import binding, clocks, pooled_economics, step_joules
-from jaxroof.jobs.job import Job, Lazy, Steps, deployment_rules, step_terms
+from jaxroof.jobs.job import Job, Steps, deployment_rules, step_terms
 from jaxroof.jobs.scenario import Metric, Pool, Scenario, higher, lower
 from jaxroof.jobs.splits import exposed_time, rest_of_step, transfer_bytes, transfer_time
 from jaxroof.memory import capacity as memory
@@ -34,7 +34,7 @@ from jaxroof.numerics.struct import Scalar, count, number, struct, switch
 from jaxroof.prices.prices import visible_host_time
 from jaxroof.steady.queue import prompt_queue, prompt_steps
 from jaxroof.step.placed import device_ops
-from jaxroof.step.step import Terms, host_time, step_time
+from jaxroof.step.step import Lazy, Terms, host_time, step_time
 
 BOTTLENECKS = ("prefill", "decode", "transfer")
 """What limits the rate of requests, in the order of the integer codes that cost functions return."""
