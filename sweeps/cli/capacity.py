@@ -58,7 +58,9 @@ def run(options: argparse.Namespace) -> None:
     if not options.slo:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
     if service.wanted(options):
-        return _of_service(options)
+        from sweeps.cli import service_capacity
+
+        return service_capacity.run(options, common.given_values(options, LOAD))
     search = _searched(options, _load_ranges(options))
     from sweeps.answers import capacity as report
     from sweeps.serving.capacity import dataset
@@ -124,32 +126,3 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
             **case_settings,
             **common.given_values(options, LOAD),
         )
-
-
-ALONE = ("rates", "points", "concurrency", "node", "output", "plot")
-"""Flags that a service has no use for: its capacity is the rate of one service, of which `serve` writes files."""
-
-
-def _of_service(options: argparse.Namespace) -> None:
-    """Find the largest rate of a whole service, and print the answer or its JSON."""
-    from hwspaces import quantity
-    from sweeps.answers import service_capacity as report
-    from sweeps.cli.progress import Simulations
-    from sweeps.serving.service_capacity import service_capacity
-
-    why = "the largest rate of one service is looked for (--router, --prefill, --tiers)"
-    if refused := common.given(options, ALONE):
-        raise ValueError(f"{refused[0]} cannot be given: {why}; `jaxroof serve` at that rate writes files")
-    if options.hardware.strip() == "all" or "," in options.hardware:
-        raise ValueError(f"--hardware {options.hardware} must be one accelerator: {why}")
-    given: dict[str, Any] = {} if options.share is None else {"share": options.share}
-    if options.tolerance is not None:
-        given["tolerance"] = quantity(options.tolerance, "1", "--tolerance")
-    words = {name: value for name, value in common.case_words(options).items() if name not in ("hardware", "model")}
-    words |= {name: value for name, value in service.words(options).items() if value}
-    words |= {"policy": common.policy_settings(options.policy), **common.given_values(options, LOAD)}
-    with Simulations() as line:
-        found = service_capacity(options.model, options.hardware, options.slo, begun=line.begun, **given, **words)
-    if options.json:
-        return print_json(report.record(found))
-    report.show(found)

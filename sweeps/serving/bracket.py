@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jaxroof.batch import STATUSES, Served
 from sweeps.run.simulated.objective import Target
 from sweeps.serving.target import keeps_up, stopped
 
@@ -25,6 +26,19 @@ class Bracket(NamedTuple):
     best: Mapping[str, float]  # metrics at `low`; where there is none, at `high`
     missed: str  # what `high` misses, in words; "" where nothing does
     simulations: int
+
+
+def waited_mean(served: Served) -> float:
+    """Mean time in s that requests of two pools wait: for the first step, and for a replica to decode them.
+
+    The second is what the time from there to the first token has beyond the shortest such time of the run.
+    """
+    done = np.asarray(served.status) == STATUSES.index("finished")
+    if not done.any():
+        return math.nan
+    arrival, begun, first = (np.asarray(times)[done] for times in (served.arrival, served.admitted, served.first_token))
+    own = first - begun
+    return float(np.mean(begun - arrival) + np.mean(own) - np.min(own))
 
 
 def bracket(

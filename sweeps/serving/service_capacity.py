@@ -13,7 +13,7 @@ from sweeps.ask.spaces import specification
 from sweeps.run.simulated.classes import class_metric, target_of
 from sweeps.run.simulated.objective import SHARE, Target, limits
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
-from sweeps.serving.bracket import bracket
+from sweeps.serving.bracket import bracket, waited_mean
 from sweeps.serving.run import Setup, Simulation, at_rate, run, setup
 from sweeps.serving.target import free
 from workloads.streams.classes import classes_of
@@ -149,5 +149,7 @@ def _metrics(simulation: Simulation) -> dict[str, float]:
         for position, metrics in enumerate(simulation.classes.values())
         for name, value in metrics.items()
     }
+    pools = simulation.case.scenario.prefill is not None
+    waits = {"waited_mean": waited_mean(simulation.served)} if pools else {}
     # Requests of one token have no TPOT.
-    return {"tpot_mean": math.nan} | simulation.metrics | each
+    return {"tpot_mean": math.nan} | simulation.metrics | each | waits

@@ -75,7 +75,9 @@ def waiting(metrics: Metrics, load: np.ndarray | float) -> np.ndarray:
     """Requests that wait on average for longer than two steps, as a share of all. Shape [deployments]."""
     # s of a decode step, about: TPOT.
     step = np.nan_to_num(metrics["tpot_mean"], posinf=0.0)  # NaN: of requests of one token
-    longer = np.maximum(np.nan_to_num(metrics["queueing_mean"]) - 2.0 * step, 0.0)
+    # Of two pools, who waits for a replica that decodes waits too.
+    waits = metrics.get("waited_mean", metrics["queueing_mean"])
+    longer = np.maximum(np.nan_to_num(waits) - 2.0 * step, 0.0)
     return longer * load / np.maximum(metrics["finished"], 1.0)
 
 
@@ -84,7 +86,7 @@ def stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> s
     if worst is None:
         return ""
     grows = float(waiting({name: np.asarray(value) for name, value in worst.items()}, load)) > GROWS
-    number = f"{worst['queueing_mean'] * load:,.0f}"
+    number = f"{worst.get('waited_mean', worst['queueing_mean']) * load:,.0f}"
     return missed_text(worst, target) or (f"a growing queue, of {number} requests on average" if grows else "")
 
 
