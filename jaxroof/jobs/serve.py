@@ -43,7 +43,7 @@ METRICS = {
     "cached_share": higher("1", "share of the prompt tokens that the prefix cache had"),
     "duration": Metric("s", "time from the first arrival to the last finish"),
     "utilization": Metric("1", "share of the time in which the engine works"),
-    "batch_mean": Metric("1", "mean sequences that decode, while an engine that decodes works"),
+    "batch_mean": Metric("1", "mean sequences that decode, while the engine works"),
     "batch_max": Metric("1", "most sequences that decode"),
     "kv_use_mean": Metric("1", "mean share of the KV cache in use, while the engine works"),
     "kv_use_max": Metric("1", "largest share of the KV cache in use"),
