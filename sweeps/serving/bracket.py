@@ -41,6 +41,21 @@ def waited_mean(served: Served) -> float:
     return float(np.mean(begun - arrival) + np.mean(own) - np.min(own))
 
 
+def outgrown_mean(load: float, most: float, steps: float, step: float, requests: int) -> float:
+    """Mean time in s that requests would wait for a place among `most` sequences, in a run that lasts as its arrivals.
+
+    Sequences of `steps` decode steps end at most / (steps step) per s. Where more come, the queue grows all the time:
+    by the end of a short run it may not have begun, as not yet as many run as may.
+
+    Args:
+      load: requests/s.
+      most: sequences that all replicas may decode at once.
+      step: s of a step when they are full, about: TPOT of its slow requests.
+    """
+    excess = max(1.0 - most / (steps * step * load), 0.0) if steps * step > 0.0 else 0.0
+    return 0.5 * excess * requests / load
+
+
 def bracket(
     at: Callable[[float], Mapping[str, float]], first: float, target: Target, tolerance: float, most: int = MOST
 ) -> Bracket:

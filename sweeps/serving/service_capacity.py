@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from hwspaces.quantities.units import plain_arguments
 from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES
@@ -13,7 +15,7 @@ from sweeps.ask.spaces import specification
 from sweeps.run.simulated.classes import class_metric, target_of
 from sweeps.run.simulated.objective import SHARE, Target, limits
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
-from sweeps.serving.bracket import bracket, waited_mean
+from sweeps.serving.bracket import bracket, outgrown_mean, waited_mean
 from sweeps.serving.run import Setup, Simulation, at_rate, run, setup
 from sweeps.serving.target import free
 from workloads.streams.classes import classes_of
@@ -100,7 +102,7 @@ def service_capacity(
         # Requests that are drawn at one rate are, stretched, those that are drawn at another.
         runs[load] = run(setup(dataclasses.replace(given.spec, rate=load)) if plain else at_rate(given, load))
         done(1)
-        return _metrics(runs[load])
+        return _metrics(runs[load], load)
 
     # The throughput with all requests there bounds what any rate can get.
     most = own * AT_ONCE
@@ -142,7 +144,7 @@ def _service(asked: ServeSpec, target: Target) -> Setup:
     return given
 
 
-def _metrics(simulation: Simulation) -> dict[str, float]:
+def _metrics(simulation: Simulation, load: float) -> dict[str, float]:
     """Metrics of a run, those of its classes by the names that a target of classes asks for."""
     each = {
         class_metric(position, name): value
@@ -150,6 +152,11 @@ def _metrics(simulation: Simulation) -> dict[str, float]:
         for name, value in metrics.items()
     }
     pools = simulation.case.scenario.prefill is not None
-    waits = {"waited_mean": waited_mean(simulation.served)} if pools else {}
+    waits = {}
+    if pools:
+        stream, most = simulation.load.stream, float(simulation.policy.max_sequences) * simulation.replicas
+        step = simulation.metrics.get("tpot_p95", 0.0)
+        grown = outgrown_mean(load, most, float(np.mean(stream.osl)) - 1.0, step, len(stream))
+        waits["waited_mean"] = max(waited_mean(simulation.served), grown)
     # Requests of one token have no TPOT.
     return {"tpot_mean": math.nan} | simulation.metrics | each | waits
