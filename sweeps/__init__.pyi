@@ -14,6 +14,7 @@ from sweeps.run.sweep import sweep_to_file as sweep_to_file
 from sweeps.serving.capacity import capacity as capacity
 from sweeps.serving.curve import latency_curve as latency_curve
 from sweeps.serving.files import serve as serve
+from sweeps.serving.service_capacity import service_capacity as service_capacity
 from sweeps.studies import adapters as adapters
 from sweeps.studies.compare.compare import compare as compare
 from sweeps.studies.compare.comparison import Comparison as Comparison

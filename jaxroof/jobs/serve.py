@@ -223,7 +223,10 @@ def _engine_metrics(timelines: Sequence[Timeline], blocks: Sequence[Scalar], spa
     def all_of(parts: Iterable[Array]) -> Array:
         return jnp.concatenate(list(parts))
 
-    busy = all_of(jnp.where(one.steps > 0, one.duration, 0.0) for one in timelines)
+    works = [jnp.where(one.steps > 0, one.duration, 0.0) for one in timelines]
+    busy = all_of(works)
+    # Engines of a pool for prompts never decode.
+    decodes = all_of(time * jnp.any(one.decoding > 0) for time, one in zip(works, timelines, strict=True))
     working = jnp.sum(busy)
     some = jnp.maximum(working, 1e-30)
     batch = all_of(one.decoding.astype(float) for one in timelines)
@@ -231,7 +234,7 @@ def _engine_metrics(timelines: Sequence[Timeline], blocks: Sequence[Scalar], spa
     used = all_of(one.blocks.astype(float) / jnp.where(there > 0.0, there, 1.0) for one, there in shares)
     return {
         "utilization": working / (span * len(timelines)),
-        "batch_mean": jnp.sum(busy * batch) / some,
+        "batch_mean": jnp.sum(decodes * batch) / jnp.maximum(jnp.sum(decodes), 1e-30),
         "batch_max": jnp.max(batch),
         "kv_use_mean": jnp.sum(busy * used) / some,
         "kv_use_max": jnp.max(used),

@@ -14,6 +14,7 @@ from jaxroof.numerics.at_once import differentiated_at_once
 from jaxroof.numerics.smooth import maximum, minimum, positive_part
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.roofline import op_time
+from jaxroof.steady.queue import prompt_queue, prompt_steps
 from jaxroof.step.forward import device_tokens, group_batch, stage_tokens
 from jaxroof.step.step import step_times, times_of
 
@@ -82,25 +83,13 @@ def exposed_time(transfer: Scalar, prefill: Scalar, layers: Scalar, layerwise: S
 # Latency of a split of devices into replicas that prefill and replicas that decode, at a load of requests.
 
 
-BUSIEST = 0.999
-"""Utilisation at which waiting is still told: a queue that is busier has no mean waiting time."""
+def rest_of_step(batch: Scalar, step_time: Scalar) -> Array:
+    """Mean time in s that a decoding replica takes to notice a prompt, shape (): the rest of the step under way.
 
-
-def waiting_time(rate: Scalar, service: Scalar) -> Array:
-    """Mean time in s that requests wait which arrive at random and are served one after the other, shape ().
-
-    rate service^2 / (2 (1 - rate service)); a queue that is fuller than `BUSIEST` is told as if it were that full, so
-    that value and gradient stay finite: `rate` against the pool's own says whether it can keep up.
-
-    Args:
-      rate: requests/s of one server.
-      service: s of each.
-
-    Source: the M/D/1 queue; Zhong et al., arXiv:2401.09670 (DistServe), equation 1.
+    step_time / 2 where a step is under way, which is the share 1 - e^-batch of the time: a Poisson number of sequences
+    decode.
     """
-    # M/D/1 (Pollaczek-Khinchine with zero variance): wait = s rho / (2 (1 - rho)).
-    busy = jnp.minimum(rate * service, BUSIEST)
-    return service * busy / (2.0 * (1.0 - busy))
+    return 0.5 * step_time * (1.0 - jnp.exp(-jnp.asarray(batch, dtype=float)))
 
 
 def decode_batch_at(rate: Scalar, batches: Array, step_times: Array, steps: Scalar) -> Array:
@@ -125,8 +114,10 @@ def decode_batch_at(rate: Scalar, batches: Array, step_times: Array, steps: Scal
 class Curve:
     """Latencies of one replica of each pool alone, over the sequences that the decode replica has at once."""
 
-    ttft: Scalar  # s without waiting
-    service: Scalar  # s of a prefill replica per prompt
+    ttft: Scalar  # s without waiting, of a prompt alone
+    first: Scalar  # s of it in the prefill step
+    prompts: Scalar  # for which a prefill step has room
+    service: Scalar  # s of a prefill replica per prompt of a full step
     transfer: Scalar  # s that one request's cache is on its way
     batches: Array  # sequences, increasing, shape [points]
     tpots: Array  # s per output token at each, shape [points]
@@ -136,9 +127,9 @@ class Curve:
 def split_latency(curve: Curve, prefill: Scalar, decode: Scalar, rate: Scalar) -> tuple[Scalar, Scalar, Scalar]:
     """TTFT and TPOT in s, and use, shapes (), of `prefill` and `decode` replicas at `rate` requests/s.
 
-    Prompts wait for one of the prefill replicas, each with its share of the load; decode replicas have as many
-    sequences at once as their share of it leaves under way. `use` is the load over what the slower pool, or the links
-    between them, can do at most: from 1 on, latencies are those of the edge and mean nothing.
+    Prompts are sent to the prefill replicas in turn, `prompt_queue`; decode replicas have as many sequences at once as
+    their share of the load leaves under way, and take a prompt between two steps. `use` is the load over what the
+    slower pool, or the links between them, can do at most: from 1 on, latencies are those of the edge and mean nothing.
     """
     # Decode throughput at the largest batch of the curve: the pool's limit.
     most = (curve.batches / (curve.tokens * curve.tpots))[-1]
@@ -147,7 +138,9 @@ def split_latency(curve: Curve, prefill: Scalar, decode: Scalar, rate: Scalar) -
     )
     batch = decode_batch_at(rate / decode, curve.batches, curve.tpots, curve.tokens)
     tpot = jnp.interp(batch, curve.batches, curve.tpots)
-    return curve.ttft + waiting_time(rate / prefill, curve.service), tpot, use
+    steps = prompt_steps(curve.first, curve.prompts * curve.service, curve.prompts)
+    waited = prompt_queue(rate / prefill, steps, 1.0, prefill).ttft - curve.first
+    return curve.ttft + waited + rest_of_step(batch, tpot), tpot, use
 
 
 # Decoding with attention and feed-forward on separate devices, which exchange activations in every layer.

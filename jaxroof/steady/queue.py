@@ -1,4 +1,4 @@
-"""Queue of prompts in front of an engine that only prefills, in closed form: waiting, latency and its spread."""
+"""Queue of prompts in front of engines that only prefill, in closed form: waiting, latency and its spread."""
 
 import dataclasses
 
@@ -6,6 +6,7 @@ from jaxroof.batch import ORDERS, Policy
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, struct
 from jaxroof.prices.prices import Price
+from jaxroof.steady.distributions import gamma_share
 from jaxroof.steady.steady_state import (
     ALIKE,
     FULLEST,
@@ -26,9 +27,11 @@ class PromptQueue:
     """Prompts that arrive as a Poisson stream at an engine whose steps have prompts only."""
 
     use: Scalar  # load over the largest load that steps full of prompts can do
-    prompts: Scalar  # of one step, mean
+    prompts: Scalar  # of one step of an engine that no other shares the prompts with, mean
     ttft: Scalar  # s from a prompt's arrival to the end of the step that ends it, mean
     spread: Scalar  # s, its standard deviation
+    meets: Scalar  # share of the prompts that wait, or share their step
+    alone_spread: Scalar  # s, standard deviation of the latency of the others: that of their lengths
 
 
 def prompt_times(price: Price, policy: Policy, demand: Demand) -> StepTimes:
@@ -51,20 +54,83 @@ def prompt_rate(times: StepTimes) -> Array:
     return full / (fixed + full * each)
 
 
-def prompt_queue(load: Scalar, times: StepTimes, evenness: Scalar) -> PromptQueue:
-    """Waiting and latency at `load` prompts/s.
+def prompt_steps(first: Scalar, whole: Scalar, prompts: Scalar) -> StepTimes:
+    """Times in s of steps of prompts alone from those of two: with one prompt, and full.
+
+    Args:
+      first, whole: s of a step with one prompt, and with as many as it has room for.
+      prompts: for which a step has room.
+    """
+    more = jnp.asarray(prompts) > 1.0
+    further = jnp.where(more, (whole - first) / jnp.where(more, prompts - 1.0, 1.0), first)
+    return StepTimes(decode=0.0, first=first, further=further, steps=1.0, full=prompts, filled=whole)
+
+
+def prompt_queue(load: Scalar, times: StepTimes, evenness: Scalar, engines: Scalar = 1.0) -> PromptQueue:
+    """Waiting and latency at `load` prompts/s of each of `engines` equal engines that get the prompts in turn.
 
     An idle engine begins a step with the prompt that comes. Those that come during a step wait for its end and are
-    worked on together in the next, as far as it has room. A step of n prompts takes T = F + n S, so
+    worked on together in the next, as far as it has room. A step of n prompts takes T = F + n S.
 
-        n = load T + e^(-load T) on average,    E[T^2] = (F^2 + 2 F S n + S^2 n / evenness) / (1 - (load S)^2)
+    Engines in turn see less random arrivals than one alone: times between them are sums of `engines` exponential ones.
+    The wait W has a part without chance, of steps that follow each other without a pause, and a part by chance, which
+    shrinks as that of a queue of one server does where many serve it:
 
-    A prompt that meets a step waits for half of E[T^2] / E[T] and takes part in the next one. Where steps have room for
-    one prompt this is the M/D/1 queue; a use of 1 or more is told as if it were `FULLEST`.
+        W = r D + (W1 - r D) u^(sqrt(2 (c + 1)) - 2) / c,    D = T / 2 + S (n - 1),    n = load F / (1 - load S)
+
+    W1 is the wait at one engine, u the use, c the engines, r the share of prompts that come within a step with one
+    prompt, without those for which steps have no room. Where steps have room for one prompt this is the M/D/c queue,
+    by Sakasegawa's approximation. A use of 1 or more is told as if it were `FULLEST`.
 
     Args:
       times: of steps of prompts alone.
       evenness: as of `Demand`: 1 where all prompts are equally long.
+
+    Source: ours; Sakasegawa, Annals of the Institute of Statistical Mathematics 29(1), 1977. Means are within 20 %, the
+    median and p99 within a factor of 1.45 of queues event by event (`tests/jaxroof/test_prompt_queue.py`).
+    """
+    alone = _one_engine(load, times, evenness)
+    fixed, each, full = prompt_service(times)
+    full_time = fixed + full * each
+    busiest = jnp.minimum(alone.use, FULLEST)
+    load = busiest * full / full_time
+
+    # Steps that follow each other at a steady pace: prompts of each, its time, and the wait in it and for it.
+    prompts = jnp.clip(load * fixed / jnp.maximum(1.0 - load * each, 1e-3), 1.0, full)
+    step = fixed + each * prompts
+    paced = 0.5 * step + each * (prompts - 1.0)
+    gap = 1.0 / load
+    within = gamma_share(times.first, gap, gap / jnp.sqrt(engines)) * (1.0 - 1.0 / full)
+    paced_variance = within * (step**2 / 12.0 + (1.0 - within) * paced**2)
+    paced = within * paced
+
+    # By chance: the share that waits at one of several servers, over that at one, and how much shorter its wait is.
+    waits = busiest ** (jnp.sqrt(2.0 * (engines + 1.0)) - 1.0)
+    wait, variance = alone.ttft - times.first, alone.spread**2
+    # Exponential waits of a share p have the mean p m and the variance p (2 - p) m^2.
+    spreads = waits * (2.0 - waits) / (busiest * (2.0 - busiest)) / engines**2
+    wait = jnp.minimum(wait, paced) + jnp.maximum(wait - paced, 0.0) * waits / busiest / engines
+    # Lengths vary whoever waits.
+    own = each**2 * (1.0 / evenness - 1.0)
+    least = jnp.minimum(variance - own, paced_variance)
+    variance = least + (variance - own - least) * spreads + own
+    return PromptQueue(
+        use=alone.use,
+        prompts=alone.prompts,
+        ttft=times.first + wait,
+        spread=jnp.sqrt(jnp.maximum(variance, 0.0)),
+        meets=1.0 - (1.0 - waits) * (1.0 - within),
+        alone_spread=jnp.sqrt(own),
+    )
+
+
+def _one_engine(load: Scalar, times: StepTimes, evenness: Scalar) -> PromptQueue:
+    """Waiting and latency at `load` prompts/s, a Poisson stream, of one engine.
+
+        n = load T + e^(-load T) on average,    E[T^2] = (F^2 + 2 F S n + S^2 n / evenness) / (1 - (load S)^2)
+
+    A prompt that meets a step waits for half of E[T^2] / E[T] and takes part in the next one. Where steps have room for
+    one prompt this is the M/D/1 queue. The wait is at most that of an M/D/1 queue of full steps' shares, and of a step.
 
     Source: ours; the M/D/1 queue; the residual life of a renewal process, Cox, Renewal Theory, 1962.
     """
@@ -101,18 +167,24 @@ def prompt_queue(load: Scalar, times: StepTimes, evenness: Scalar) -> PromptQueu
     turned_away = busiest ** (full + 1.0)
     service = full_time / full
     # M/D/1: mean wait = rho s / (2 (1 - rho)); `turned_away` has the power of rho of many servers.
-    further = turned_away * service / (2.0 * (1.0 - busiest) * evenness)
     idle = 1.0 - busiest
+    further = turned_away * service / (2.0 * idle * evenness)
     third = 0.25 / idle**2 + 1.0 / (3.0 * idle) + 0.25  # of the M/D/1 queue where steps have room for one prompt
     further_variance = turned_away * (service / evenness) ** 2 * third
 
     # Variance of a mixture: within those that wait, and between those that do and do not.
     variance = busy * later_variance + busy * (1.0 - busy) * later**2 + further_variance
+    # No longer than one after the other at the pace of full steps, and then half a step and the others of its own.
+    wait = busy * later + further
+    least = jnp.minimum(busiest * service / (2.0 * idle * evenness) + 0.5 * mean + each * (prompts - 1.0), wait)
+    variance = variance * (least / jnp.maximum(wait, 1e-30)) ** 2
     return PromptQueue(
         use=use,
         prompts=prompts,
-        ttft=times.first + busy * later + further,
+        ttft=times.first + least,
         spread=jnp.sqrt(variance + each**2 * (1.0 / evenness - 1.0)),
+        meets=busy,
+        alone_spread=each * jnp.sqrt(1.0 / evenness - 1.0),
     )
 
 

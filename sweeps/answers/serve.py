@@ -49,13 +49,7 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     for line in service_lines(simulation):
         out.print(line)
     out.print(f"source  {simulation.load.stream.source}", end="\n\n")
-    columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
-    latencies = tables.table("latency", *columns, "meaning", numbers=columns)
-    # A run without output tokens lacks latencies such as TPOT.
-    for name in (name for name in LATENCIES if f"{name}_mean" in simulation.metrics):
-        values = [time_text(simulation.metrics[f"{name}_{column}"]) for column in columns]
-        latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
-    out.print(latencies)
+    out.print(latency_table(simulation))
     out.print()
     if simulation.classes:
         _print_classes(out, simulation)
@@ -83,6 +77,17 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
         out, "note", (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
     )
     tables.print_lines(out, "file", files)
+
+
+def latency_table(simulation: Simulation) -> Any:
+    """Mean and percentiles of every latency."""
+    columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
+    latencies = tables.table("latency", *columns, "meaning", numbers=columns)
+    # A run without output tokens lacks latencies such as TPOT.
+    for name in (name for name in LATENCIES if f"{name}_mean" in simulation.metrics):
+        values = [time_text(simulation.metrics[f"{name}_{column}"]) for column in columns]
+        latencies.add_row(NAMES[name], *values, variable(f"{name}_mean").long_name.removeprefix("mean of the "))
+    return latencies
 
 
 def service_lines(simulation: Simulation) -> list[str]:

@@ -153,6 +153,8 @@ def case_of(
     why = None if asked.engine is None else unsupported(of.engine, device.vendor)
     if why:
         raise ValueError(f"{device.name}: {why}")
+    if job == "disaggregated" and served is not None and workload.get("hidden_host") is None:
+        workload = {**workload, "hidden_host": served.policy.get("hidden_host", 0.0)}
     # The base scenario, before any setting of the user.
     scenario = Scenario(
         hardware=device.hardware,

@@ -1,11 +1,11 @@
-"""`jaxroof capacity`: the largest load at which each of many accelerators keeps its latency limits."""
+"""`jaxroof capacity`: the largest load at which each of many accelerators, or a whole service, keeps its limits."""
 
 import argparse
 from typing import Any
 
 from sweeps.answers.to_json import print_json
 from sweeps.ask.words import ComparisonWords
-from sweeps.cli import common
+from sweeps.cli import common, service, service_capacity
 from sweeps.cli.leaf_flags import add_flags
 from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
 from sweeps.cli.serve import FLAGS
@@ -46,6 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_flags(load, LOAD | {"arrivals": spread})
     common.word_arguments(parser, "engine")
     common.word_arguments(parser, "policy", help="a number of the scheduler, as of serve")
+    service.arguments(parser)
     dataset_argument(parser, "the curve and the capacities, as netCDF", "FILE.nc")
     picture_argument(parser, "a .png or .svg of capacities, latencies and throughput")
     common.json_argument(parser)
@@ -56,6 +57,8 @@ def run(options: argparse.Namespace) -> None:
     common.require_names(options)
     if not options.slo:
         raise ValueError("--slo is missing: what has to be kept, such as ttft=500ms,tpot=40ms")
+    if service.wanted(options):
+        return service_capacity.run(options, common.given_values(options, LOAD))
     search = _searched(options, _load_ranges(options))
     from sweeps.answers import capacity as report
     from sweeps.serving.capacity import dataset
@@ -90,7 +93,7 @@ def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:
 
 def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
     """The capacities that the flags ask for, with a bar of progress while they are searched."""
-    from hwspaces import quantity, rented_names
+    from hwspaces import rented_names
     from sweeps.ask.flag_text import several
     from sweeps.cli.progress import progress
     from sweeps.serving.capacity import capacity
@@ -98,14 +101,10 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
     # Degrees are a list, which the flags of a single deployment cannot take: it is passed apart.
     degrees = None if options.tp is None else common.whole_numbers("--tp", options.tp)
     options.tp = None
-    given: dict[str, Any] = {} if options.share is None else {"share": options.share}
-    if options.tolerance is not None:
-        given["tolerance"] = quantity(options.tolerance, "1", "--tolerance")
+    given = service_capacity.judged(options)
     if options.node is not None:
         given["node"] = int(common.whole_number("--node", options.node))
-    case_settings = {
-        name: value for name, value in common.case_words(options).items() if name not in ("hardware", "model")
-    }
+    words = {name: value for name, value in common.case_words(options).items() if name not in ("hardware", "model")}
     compilation_cache()
     with progress() as begun:
         return capacity(
@@ -118,6 +117,6 @@ def _searched(options: argparse.Namespace, loads: dict[str, Any]) -> Any:
             tp=degrees,
             begun=lambda simulations: begun(simulations).add,
             policy=common.policy_settings(options.policy),
-            **case_settings,
+            **words,
             **common.given_values(options, LOAD),
         )

@@ -24,6 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--whole", action="store_true", help=what)
 
 
+def wanted(options: argparse.Namespace) -> bool:
+    """Whether any flag asks for a service of all replicas."""
+    return any(words(options).values())
+
+
 def words(options: argparse.Namespace) -> dict[str, Any]:
     """What the flags say, by name."""
     found: dict[str, Any] = {name: getattr(options, name, None) for name in PLAIN}

@@ -81,12 +81,10 @@ def _pools(row: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
     pool = {**prefill["deployment"], "dp": prefill.get("replicas", 1)}
     if prefill.get("hardware") not in (None, spec.get("hardware")):
         pool["hardware"] = prefill["hardware"]
-    found: dict[str, Any] = {
-        "deployment": {**(spec.get("deployment") or {}), "dp": row.get("decode_replicas", 1)},
-        "prefill": pool,
-    }
+    decodes = row.get("decode_replicas", 1)
+    found: dict[str, Any] = {"deployment": {**(spec.get("deployment") or {}), "dp": decodes}, "prefill": pool}
     # The rate of the row's simulation is of one replica that decodes.
-    return found | ({"rate": _number(row, "load")} if "rate" in spec else {})
+    return found | ({"rate": decodes * _number(spec, "rate")} if "rate" in spec else {})
 
 
 def _number(row: Mapping[str, Any], name: str) -> float:

@@ -33,6 +33,7 @@ from sweeps.run.simulated.service import EngineKind, kinds, serviced
 from sweeps.run.simulated.simulation import simulated, size_for, unfinished
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.run.simulated.unlike import require_caches, unlike_replicas
+from workloads.streams.streams import mean_rate
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -186,7 +187,19 @@ def simulation(asked: ServeSpec, progress: Callable[[int, int], None] = lambda d
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    given = setup(asked)
+    return run(setup(asked), progress)
+
+
+def at_rate(given: Setup, rate: float) -> Setup:
+    """The setup of a service in which the same requests come at `rate` requests/s: their times are stretched."""
+    own = mean_rate(given.load.stream)
+    stream = dataclasses.replace(given.load.stream, arrival=given.load.stream.arrival * (own / rate))
+    sent = dataclasses.replace(given.load, stream=stream)
+    return dataclasses.replace(given, load=sent, replica=sent)
+
+
+def run(given: Setup, progress: Callable[[int, int], None] = lambda done, requests: None) -> Simulation:
+    """Simulate a setup; `progress` as of `simulation`."""
     start = time.perf_counter()
     traffic = given.replica.traffic
     scenario, objective = given.scenario, given.replica.objective(given.objective)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces import formatted
-from jaxroof.jobs.serve import PERCENTILES, Objective
+from jaxroof.jobs.serve import GROWS, PERCENTILES, Objective
 from jaxroof.numerics.struct import given
 from sweeps.run.simulated.classes import metrics_of_class
 from sweeps.run.simulated.objective import LIMITS, Target, figure_text
@@ -66,6 +66,30 @@ def good_share_of(metrics: Mapping[str, float]) -> float:
     return float(good_share({name: np.asarray(value) for name, value in metrics.items()}))
 
 
+def keeps_up(metrics: Metrics, load: np.ndarray | float, target: Target) -> np.ndarray:
+    """Whether a load is good: the target is kept and no queue grows. Shape [deployments]."""
+    return keeps(metrics, target) & (waiting(metrics, load) <= GROWS)
+
+
+def waiting(metrics: Metrics, load: np.ndarray | float) -> np.ndarray:
+    """Requests that wait on average for longer than two steps, as a share of all. Shape [deployments]."""
+    # s of a decode step, about: TPOT.
+    step = np.nan_to_num(metrics["tpot_mean"], posinf=0.0)  # NaN: of requests of one token
+    # Of two pools, who waits for a replica that decodes waits too.
+    waits = metrics.get("waited_mean", metrics["queueing_mean"])
+    longer = np.maximum(np.nan_to_num(waits) - 2.0 * step, 0.0)
+    return longer * load / np.maximum(metrics["finished"], 1.0)
+
+
+def stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> str:
+    """What a load misses, in words; "" where none failed."""
+    if worst is None:
+        return ""
+    grows = float(waiting({name: np.asarray(value) for name, value in worst.items()}, load)) > GROWS
+    number = f"{worst.get('waited_mean', worst['queueing_mean']) * load:,.0f}"
+    return missed_text(worst, target) or (f"a growing queue, of {number} requests on average" if grows else "")
+
+
 # Loads of a search where the user gives none, and requests enough for a queue to build up at the largest of them.
 
 
@@ -98,7 +122,7 @@ def usual_rates(
       The fleet under its requests, rates in requests per s, metrics at the largest of them, and how often more requests
       were drawn.
     """
-    free, times = _free(asked), 0
+    open_number, times = free(asked), 0
     while True:
         engines = fleet(asked, hardware, tp, node)
         rates = _rates(engines, target.objective)
@@ -106,7 +130,7 @@ def usual_rates(
         # More requests are drawn while some engine keeps the target at the top rate and the user left their number
         # open.
         more = LONGER * len(engines.requests.stream)
-        if not keeps(top, target).any() or not free or more > MOST_DRAWN:
+        if not keeps(top, target).any() or not open_number or more > MOST_DRAWN:
             return engines, rates, top, times
         asked, times = dataclasses.replace(asked, requests=more), times + 1
 
@@ -129,7 +153,7 @@ def _at_once(engines: Fleet, objective: Objective) -> Metrics:
     return engines.outcomes([1e6 * given(engines.rate, "rate: the loop is closed")] * len(engines.places), objective)
 
 
-def _free(asked: ServeSpec) -> bool:
+def free(asked: ServeSpec) -> bool:
     """Whether the user leaves open how many requests there are."""
     # Stages have durations, which say how many requests there are.
     stages = str(asked.arrivals).strip().lower().startswith("stages")

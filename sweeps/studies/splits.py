@@ -10,7 +10,7 @@ import xarray as xr
 from hwspaces import formatted
 from hwspaces.quantities.units import plain_arguments
 from jaxroof.deployment import replica_devices
-from jaxroof.jobs.disaggregated import DISAGGREGATED
+from jaxroof.jobs.disaggregated import DISAGGREGATED, step_prompts
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.serve import Objective
 from jaxroof.jobs.splits import Curve, split_latency
@@ -26,6 +26,9 @@ from sweeps.run.simulated.objective import limits, slo_text
 BATCHES = np.unique(np.round(2.0 ** np.arange(0.0, 10.01, 0.5)))
 """Sequences at once for which a decode replica is evaluated: up to 1024, as far as they fit."""
 
+IDLE = 1e-9
+"""Requests/s at which nobody waits."""
+
 
 def replica_curve(case: Case) -> Curve:
     """Latencies of one replica of each pool of `case`, over the decode batches that fit; NumPy float64.
@@ -38,9 +41,10 @@ def replica_curve(case: Case) -> Curve:
     one = dataclasses.replace(scenario.deployment, dp=1.0)
     pool = _prefill(case)
     alone = dataclasses.replace(pool, deployment=dataclasses.replace(pool.deployment, dp=1.0))
-    work = dataclasses.replace(scenario.workload, rate=None)
+    work = dataclasses.replace(scenario.workload, rate=IDLE)
     scenario = dataclasses.replace(scenario, deployment=one, prefill=alone, workload=work)
-    names = ("ttft", "tpot", "transfer_time", "prefill_rate", "fits")
+    waits = ("prefill_wait", "decode_wait", "transfer_exposed")
+    names = ("ttft", "tpot", "transfer_time", "prefill_rate", "fits", *waits)
 
     points = Points(np.arange(len(BATCHES)), [{"workload.batch": BATCHES}])
     ((_, metrics),) = evaluate(answers(DISAGGREGATED, names), scenario, [points])
@@ -50,8 +54,12 @@ def replica_curve(case: Case) -> Curve:
         raise ValueError(
             f"{case.model.name} does not fit: a replica has no room for weights and one sequence; use more devices (tp)"
         )
+    # What is left of a lone prompt's TTFT without its transfer and the host is the prefill step.
+    ttft = metrics["ttft"][0] - metrics["prefill_wait"][0] - metrics["decode_wait"][0]
     return Curve(
-        ttft=metrics["ttft"][0],
+        ttft=ttft,
+        first=ttft - metrics["transfer_exposed"][0] - pool.efficiency.host.request_time,
+        prompts=float(step_prompts(work, pool)),
         service=1.0 / metrics["prefill_rate"][0],
         transfer=metrics["transfer_time"][0],
         batches=BATCHES[fits],

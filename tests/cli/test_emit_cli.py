@@ -108,7 +108,7 @@ def test_rows_without_engine_settings_are_one_line(capsys, result):
 def test_a_row_of_pools_is_served_by_all_replicas_of_both(capsys, result):
     result.write_text(json.dumps({"rows": [SPLIT | {"load": 9.3}]}))
     found = json.loads(printed(capsys, "serve", result, "--requests", 30, "--json"))
-    flags = ("--hardware", "H200-SXM", "--model", "gpt-oss-120b", "--tp", 4, "--ep", 4, "--dp", 2, "--rate", 9.3)
+    flags = ("--hardware", "H200-SXM", "--model", "gpt-oss-120b", "--tp", 4, "--ep", 4, "--dp", 2, "--rate", 18.6)
     flags += ("--isl", 2048, "--osl", 500, "--requests", 30, "--slo", SPLIT["spec"]["slo"], "--engine", "vllm")
     pool = ("tp=2", "ep=2", "dp=3", "hardware=H100-SXM")
     policy = [part for name, value in SPLIT["spec"]["policy"].items() for part in ("--policy", f"{name}={value}")]

@@ -138,11 +138,11 @@ def test_a_queue_that_grows_is_a_miss_without_a_limit_of_ttft():
     assert row.metrics["prefill_use"] < 0.99
 
 
-@pytest.mark.parametrize("slo", ["ttft=500ms,tpot=20ms", "ttft_p99=300ms,tpot_mean=30ms", "e2e=3s"])
+@pytest.mark.parametrize("slo", ["ttft=500ms,tpot=20ms", "ttft_p99=300ms,tpot_mean=30ms", "e2e=1.5s"])
 def test_tighter_limits_take_load_away(slo):
     asked, found = searched(slo)
     (row,) = pool_rows(asked, found, METRIC)
-    looser = {"ttft=500ms,tpot=20ms": "ttft=2s,tpot=30ms", "e2e=3s": "e2e=8s"}.get(slo, "ttft_p99=1s,tpot_mean=40ms")
+    looser = {"ttft=500ms,tpot=20ms": "ttft=2s,tpot=30ms", "e2e=1.5s": "e2e=8s"}.get(slo, "ttft_p99=1s,tpot_mean=40ms")
     (more,) = pool_rows(*searched(looser), METRIC)
     assert 0.0 < row.metrics["load"] / row.devices < more.metrics["load"] / more.devices
     assert not pool_rows(*searched("ttft=1us"), METRIC)

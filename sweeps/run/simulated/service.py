@@ -104,7 +104,7 @@ def serviced(
     with eager():
         blocks = [float(cache_blocks(*_place(kind.scenario), policy)) for kind in engines]
     numbers = np.repeat(np.arange(len(engines)), [kind.replicas for kind in engines])
-    count, roles = len(numbers), [engines[number].role for number in numbers]
+    count, roles = len(numbers), [engines[int(number)].role for number in numbers]
     if count == 1:
         # Of one engine alone XLA makes no kernel: beside it stands one that takes no prompts, and gets no others.
         numbers, roles = np.append(numbers, 0), [*roles, DECODE]

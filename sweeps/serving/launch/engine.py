@@ -117,7 +117,7 @@ def header(title: str, row: Mapping[str, Any], made: tuple[LaunchedPool, ...], n
       notes: what else has to be known, a line each.
     """
     lines = [f"jaxroof {VERSION}: {title}", f"row{_rank(row)}: {row['spec'].get('model')} on {_pools_text(made)}"]
-    lines += [f"load: {text}"] if (text := _load_text(row["spec"], row.get("replicas", 1))) else []
+    lines += [f"load: {text}"] if (text := _load_text(row)) else []
     lines += [f"predicted: {text}"] if (text := _predicted(row)) else []
     lines += [f"note: {note}" for note in dict.fromkeys(notes)]
     return "".join(f"# {' '.join(line.split())}\n" for line in lines)
@@ -145,14 +145,17 @@ def _pools_text(made: tuple[LaunchedPool, ...]) -> str:
     return "; ".join(texts)
 
 
-def _load_text(spec: Mapping[str, Any], replicas: int) -> str:
-    parts = []
+def _load_text(row: Mapping[str, Any]) -> str:
+    spec, several, parts = row["spec"], row.get("replicas", 1) > 1, []
     if spec.get("trace") is not None:
         parts.append(f"trace {spec['trace']}")
     for name, words in (("isl", "prompts of {} tokens"), ("osl", "outputs of {} tokens")):
         parts += [words.format(spec[name])] if spec.get(name) is not None else []
     if isinstance(spec.get("rate"), float | int):
-        parts.append(f"{number(spec['rate'])} requests/s{' per replica' * (replicas > 1)}")
+        # The rate of a row of pools is that of one replica that decodes.
+        pools = row.get("prefill") is not None
+        to = f" to both pools{' of each unit' * several}" if pools else " per replica" * several
+        parts.append(f"{number(spec['rate'] * (row.get('decode_replicas', 1) if pools else 1))} requests/s{to}")
     for name in ("image", "images", "arrivals", "concurrency", "prefixes", "slo"):
         parts += [f"{name} {spec[name]}"] if spec.get(name) is not None else []
     return ", ".join(parts)

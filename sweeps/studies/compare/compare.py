@@ -17,7 +17,7 @@ from sweeps.studies.compare.disaggregated import pool_rows, with_pools
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.ranking import ascending, default_metric
-from sweeps.studies.compare.rows import Row, missed, ranked_row
+from sweeps.studies.compare.rows import Row, missed, ranked_row, unconfirmed
 from sweeps.studies.compare.search import HEADROOM, SearchResult, at_once, search
 from sweeps.studies.compare.words import AskedComparison, read
 
@@ -40,7 +40,8 @@ def compare(
     In two passes. The first estimates the largest load of every accelerator, number of devices, layout and setting from
     the steady state (`jaxroof.steady.steady_state`), all of them as arrays. The second simulates the best of every
     accelerator with the scheduler, each at loads that close in on the largest that keeps the target. What is found for
-    one accelerator does not depend on the others. Simulated rows come first, then those that are estimated.
+    one accelerator does not depend on the others. Simulated rows come first, then those that are estimated; where
+    nothing that is simulated keeps the target there are no rows.
 
     Args:
       model: a catalogue name or a config file.
@@ -64,9 +65,9 @@ def compare(
       node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
       set: any number of accelerators or the deployment, by dotted path.
       simulate: places of every accelerator that are simulated at most; 0: none.
-      disaggregated: whether pools that only prefill or only decode are ranked among them; those are simulated whose
-        estimate is better than all that is simulated; they are left out where classes of requests have limits of their
-        own.
+      disaggregated: whether pools that only prefill or only decode are ranked among them; of every accelerator those
+        are simulated whose estimate is better than all of it that is simulated; they are left out where classes of
+        requests have limits of their own.
       sort: one of `sweeps.studies.compare.figures.SORTED_BY`; None: US dollars per million tokens where most
         accelerators have prices.
       begun: called with about as many simulations as come; returns what is called with those that are done.
@@ -111,13 +112,19 @@ def _compared(
     more = 0  # simulations of pools
     # Pairs of pools are estimated without classes, and with at least one decode step.
     if wanted.disaggregated and not asked.target.classes and not asked.requests.without_output:
-        pools = pool_rows(asked, result.first_pass, metric, wanted.rate, headroom)
         if wanted.simulate:
             # Simulations need JAX, which estimates do without.
-            from sweeps.studies.compare.simulated_pools import simulated_pools
+            from sweeps.studies.compare.simulated_pools import EACH, simulated_pools
 
-            pools, more = simulated_pools(asked, pools, rows, metric, wanted.rate, headroom)
+            pools = pool_rows(asked, result.first_pass, metric, wanted.rate, headroom, EACH)
+            pools, missing, more = simulated_pools(asked, pools, rows, metric, wanted.rate, headroom, begun)
+            infeasible = (*infeasible, *missing)
+        else:
+            pools = pool_rows(asked, result.first_pass, metric, wanted.rate, headroom)
         rows = with_pools(rows, pools, metric)
+    # What is estimated alone is not ranked where nothing that was simulated keeps the limits.
+    if wanted.simulate and rows and not rows[0].simulated:
+        rows, infeasible = (), (*map(unconfirmed, rows), *infeasible)
     return Comparison(
         question=asked,
         metric=metric,

@@ -35,15 +35,21 @@ CANDIDATES = 24
 
 
 def pool_rows(
-    question: ServedQuestion, first_pass: FirstPass, metric: str, rate: float | None = None, headroom: float = 0.0
+    question: ServedQuestion,
+    first_pass: FirstPass,
+    metric: str,
+    rate: float | None = None,
+    headroom: float = 0.0,
+    each: int = 1,
 ) -> tuple[Row, ...]:
-    """The best pair of pools of every accelerator that serves within the limits, best first; none is simulated.
+    """The best pairs of pools of every accelerator that serve within the limits, best first; none is simulated.
 
     Both pools have the same accelerator and precision of the cache, each its own layout and number of replicas;
     together at most as many devices as the largest replica that was asked for, and as its links connect.
 
     Args:
       metric, rate, headroom: as of `sweeps.compare`.
+      each: pairs of an accelerator at most.
     """
     options = question.options
     # Means of the requests by setting, leaves of shape [settings, 1, 1].
@@ -75,10 +81,10 @@ def pool_rows(
         (own,) = np.nonzero(every.device == device)
         figures = _figures(question, every.of(own), load[own], joules[own], output, rate, headroom)
         values = ascending(figures[metric], metric)
-        i = int(np.lexsort((every.total[own], values))[0])
-        if np.isfinite(values[i]):
-            chosen = {name: float(array[i]) for name, array in figures.items()}
-            rows.append(_row(question, first_pass, steps, every, own[i], chosen, load, state, binding))
+        for i in np.lexsort((every.total[own], values))[:each]:
+            if np.isfinite(values[i]):
+                chosen = {name: float(array[i]) for name, array in figures.items()}
+                rows.append(_row(question, first_pass, steps, every, own[i], chosen, load, state, binding))
     return tuple(sorted(rows, key=lambda row: _order(row, metric)))
 
 

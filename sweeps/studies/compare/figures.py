@@ -96,7 +96,7 @@ def figures_of(
     arrays["devices"] = np.where(np.isfinite(load), devices * replicas, np.nan)
     arrays["rented_devices"] = np.where(np.isfinite(load), rented, np.nan)
     arrays["joules_per_token"] = joules
-    arrays["usd_per_hour"] = price * HOUR * rented
+    arrays["usd_per_hour"] = np.where(np.isfinite(load), price * HOUR * rented, np.nan)
     arrays["tokens_per_second"] = tokens * replicas
     arrays["requests_per_second"] = served * replicas
     return arrays

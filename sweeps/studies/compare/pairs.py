@@ -9,15 +9,14 @@ import numpy as np
 from jaxroof.deployment import request_groups
 from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cost
 from jaxroof.jobs.scenario import Pool
-from jaxroof.jobs.splits import waiting_time
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.tree import mapped, structure
 from jaxroof.steady.latencies import mean_ttft
-from jaxroof.steady.queue import PromptQueue, prompt_queue
-from jaxroof.steady.steady_state import Demand, SteadyState, StepTimes
+from jaxroof.steady.queue import PromptQueue, prompt_queue, prompt_steps
+from jaxroof.steady.steady_state import Demand, SteadyState
 from sweeps.studies.compare.candidates import Options
 from sweeps.studies.compare.estimate import Estimate, Priced, keeps
-from sweeps.studies.compare.pools import LEAST_BATCH, PoolSteps, decoding, together
+from sweeps.studies.compare.pools import LEAST_BATCH, PoolSteps, decoding, together, within
 from sweeps.studies.compare.question import ServedQuestion
 
 FULLEST = 0.999
@@ -69,15 +68,14 @@ def places_of(pairs: Pairs, pool: str) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def _jobs(
-    question: ServedQuestion, first_pass: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None = None
+    question: ServedQuestion, first_pass: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray
 ) -> HandoverCost:
     """What the job of two pools says of every pair; arguments as of `_job`."""
     costs = []
     # A job has accelerators of one structure: pairs are grouped by it and put back in their order afterwards.
     for devices in _alike(question.options, np.unique(pairs.device)):
         (own,) = np.nonzero(np.isin(pairs.device, devices))
-        sent = None if rate is None else rate[own]
-        costs.append((own, _job(question, first_pass, pairs.of(own), batch[own], sent)))
+        costs.append((own, _job(question, first_pass, pairs.of(own), batch[own], rate[own])))
     order = np.argsort(np.concatenate([own for own, _ in costs]))
     # Leaves that do not depend on the batch become as wide as the others, to be joined.
     wide = [mapped(lambda leaf, own=own: np.broadcast_to(leaf, (len(own), batch.shape[1])), one) for own, one in costs]
@@ -98,12 +96,12 @@ def _column(trees: Sequence[Any]) -> Any:
 
 
 def _job(
-    question: ServedQuestion, first_pass: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray | None
+    question: ServedQuestion, first_pass: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray
 ) -> HandoverCost:
     """What `jaxroof disaggregate` says of pairs, their accelerators of one structure, at batches of shape [pairs, n].
 
     Args:
-      rate: requests/s of every pair, shape [pairs, 1]; None: nobody waits.
+      rate: requests/s of every pair, shape [pairs, 1]; `IDLE`: nobody waits.
     """
     options, stream = question.options, question.requests.sample
     hardware = _column([options.hardware(int(device)) for device in pairs.device])
@@ -124,6 +122,7 @@ def _job(
         cached=np.array([first_pass.needs[setting].cached for setting in settings])[:, None],
         acceptance=np.array([options.settings[setting].policy.acceptance for setting in settings])[:, None],
         prompts=prompts_of(question, first_pass, pairs)[:, None],
+        hidden_host=np.array([options.settings[setting].policy.hidden_host for setting in settings])[:, None],
         encoder_tokens=None if images is None else images.tokens,
         encoder_inputs=None if images is None else images.sequences,
         rate=rate,
@@ -152,11 +151,12 @@ def largest(
     Steps and waiting are those of the job of two pools, `jaxroof.disaggregated_cost`, their spread that of the steady
     state. Steps between two batches of the ladder are found again from the step of the batch itself.
     """
-    job = _jobs(question, first_pass, pairs, steps.ladder[places_of(pairs, "decode")])
+    nobody = np.full((len(pairs.load), 1), IDLE)  # waits
+    job = _jobs(question, first_pass, pairs, steps.ladder[places_of(pairs, "decode")], nobody)
     # First on the ladder; then again with steps scaled by the ratio of the job's TPOT to the interpolated one.
     for last in (False, True):
         load, at, binding = _within_limits(question, first_pass, steps, pairs, job)
-        own = _jobs(question, first_pass, pairs, at["batch"][:, None])
+        own = _jobs(question, first_pass, pairs, at["batch"][:, None], nobody)
         if not last:
             job = dataclasses.replace(job, tpot=job.tpot * own.tpot / at["tpot_mean"][:, None])
     # At its own batch the job may do less than the steady state: its slowest stage is the limit.
@@ -172,24 +172,22 @@ def _within_limits(
     limits, second = question.limits, places_of(pairs, "decode")
     ladder, most = steps.ladder[second], steps.most[second]
     needs = mapped(lambda *leaves: np.array(leaves)[second[0], None], first_pass.needs[0], *first_pass.needs[1:])
-    # TTFT of the job = delay + prefill step + transfer that is left, here without waiting: shape [pairs, 1].
-    alone, exposed = job.ttft[:, :1] - job.exposed[:, :1], job.exposed[:, :1]
+    # Without waiting TTFT = delay + prefill step + rest of a decode step + transfer that is left; shape [pairs, 1].
+    first, exposed = job.first[:, :1], job.exposed[:, :1]
     delay = float(question.options.efficiency.host.request_time)
-    step, links = alone - delay, job.transfer_rate[:, 0]
-    # s per prompt of one prefill replica.
-    service = pairs.replicas[:, :1] / job.prefill_rate[:, :1]
+    links = job.transfer_rate[:, 0]
+    room, replicas = prompts_of(question, first_pass, pairs)[:, None], pairs.replicas[:, :1]
+    # s of a full step of one prefill replica.
+    whole = room * replicas / job.prefill_rate[:, :1]
     with eager():
-        # A prefill replica as a server of single prompts: M/D/1.
-        times = StepTimes(decode=0.0, first=service, further=service, steps=1.0, full=1.0, filled=service)
+        times = prompt_steps(first, whole, room)
 
         def state(batch: np.ndarray) -> tuple[np.ndarray, PromptQueue, SteadyState]:
             decodes = decoding(ladder, job.tpot, most, needs, batch)
             load = decodes.load * pairs.replicas[:, 1:]
-            each = load / pairs.replicas[:, :1]
-            prompts = prompt_queue(each, times, needs.evenness)
-            # The mean wait is the job's, the spread that of the queue of the steady state.
-            prompts = dataclasses.replace(prompts, ttft=waiting_time(each, service) + step)
-            return load, prompts, together(prompts, decodes, delay + exposed, step)
+            prompts = prompt_queue(load / replicas, times, needs.evenness, replicas)
+            handover = delay + exposed + within(ladder, job.taken, batch)
+            return load, prompts, together(prompts, decodes, handover, first)
 
         def fine(load: np.ndarray, both: SteadyState) -> np.ndarray:
             return keeps(both, limits) & (load < links[:, None])

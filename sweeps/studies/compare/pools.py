@@ -157,9 +157,36 @@ def together(prompts: PromptQueue, decode: SteadyState, handover: Scalar, alone:
         ttft=prompts.ttft + handover,
         ttft_spread=spread,
         ttft_alone=np.minimum(alone, prompts.ttft) + handover,
-        ttft_alone_spread=0.1 * spread,
-        meets=np.ones_like(prompts.ttft),
+        ttft_alone_spread=np.minimum(np.maximum(prompts.alone_spread, 1e-3 * alone), spread),
+        meets=prompts.meets,
         use=np.maximum(prompts.use, decode.use),
+    )
+
+
+def no_decoding(load: np.ndarray) -> SteadyState:
+    """A decode pool that takes no time at all at these loads, so that limits bind by the prefill pool alone."""
+    nothing, none = np.full(load.shape, IDLE), np.zeros(load.shape)
+    return SteadyState(
+        batch=nothing,
+        under_way=nothing,
+        load=load,
+        step=nothing,
+        use=none,
+        ttft=nothing,
+        ttft_spread=nothing,
+        meets=np.ones(load.shape),
+        ttft_alone=nothing,
+        ttft_alone_spread=nothing,
+        tpot=nothing,
+        tpot_varied=nothing,
+        tpot_jumps=none,
+        tpot_jump=none,
+        even=none,
+        briefness=np.ones(load.shape),
+        held_back=none,
+        wait=nothing,
+        decode_steps=nothing,
+        output_evenness=np.ones(load.shape),
     )
 
 
@@ -178,32 +205,8 @@ def prefill_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit], dela
         times = mapped(lambda leaf: leaf[there][:, None], steps.prompt)
         # Loads as shares of the most that full steps do, shape [deployments, len(USES)].
         load = prompt_rate(times) * USES
-        nothing, none = np.full(load.shape, IDLE), np.zeros(load.shape)
-        # A decode pool that takes no time at all, so that limits bind by the prefill pool alone.
-        decode = SteadyState(
-            batch=nothing,
-            under_way=nothing,
-            load=load,
-            step=nothing,
-            use=none,
-            ttft=nothing,
-            ttft_spread=nothing,
-            meets=np.ones(load.shape),
-            ttft_alone=nothing,
-            ttft_alone_spread=nothing,
-            tpot=nothing,
-            tpot_varied=nothing,
-            tpot_jumps=none,
-            tpot_jump=none,
-            even=none,
-            briefness=np.ones(load.shape),
-            held_back=none,
-            wait=nothing,
-            decode_steps=nothing,
-            output_evenness=np.ones(load.shape),
-        )
         prompts = prompt_queue(load, times, own.evenness)
-        return _largest(steps, there, load, together(prompts, decode, delay, times.first), limits)
+        return _largest(steps, there, load, together(prompts, no_decoding(load), delay, times.first), limits)
 
 
 def decode_loads(steps: PoolSteps, needs: Demand, limits: Sequence[Limit]) -> np.ndarray:

@@ -22,6 +22,9 @@ LEAST, MOST = 1000, 4000
 TIMES = 8.0
 """How many times as many requests as run at once are simulated: a run begins with a batch that is not full."""
 
+TIMES_OF_POOLS, MOST_OF_POOLS = 4.0, 8000
+"""The same of disaggregated pools, whose replicas all take part in a simulation."""
+
 SAMPLE = 4000
 """Requests whose means describe a distribution."""
 
@@ -74,6 +77,12 @@ class ServedRequests:
             return len(self.sample)
         # Powers of two, so that deployments of similar batches have simulations of one size.
         return min(max(LEAST, 2 ** math.ceil(math.log2(TIMES * max(sequences, 1.0)))), MOST)
+
+    def number_of_pools(self, sequences: float) -> int:
+        """Requests to be simulated where so many sequences run at once in all replicas that decode."""
+        if self.counted:
+            return len(self.sample)
+        return int(min(max(LEAST, TIMES_OF_POOLS * sequences), MOST_OF_POOLS))
 
     @functools.lru_cache(maxsize=8)  # noqa: B019  (a question has one of these)
     def drawn(self, number: int) -> Load:

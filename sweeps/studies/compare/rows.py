@@ -183,6 +183,13 @@ def missed(
     )
 
 
+def unconfirmed(row: Row) -> Row:
+    """The row of an estimate that nothing else makes likely: what was simulated in its place keeps no limits."""
+    load = f"{number(row.metrics['load'])} requests/s"
+    reason = f"estimated to take {load}, not simulated: all that was simulated misses its limits"
+    return dataclasses.replace(row, stage=LIMIT, distance=math.inf, reason=reason)
+
+
 def _misses(metrics: Mapping[str, float], question: ServedQuestion) -> tuple[float, str]:
     """By what factor the limits are missed with a single request under way, and a sentence."""
     parts, worst = [], 1.0

@@ -35,7 +35,8 @@ HEADROOM = 0.1
 """Load that replicas can take beyond the one that is asked for, as a share of it."""
 
 MORE_ROUNDS = 3
-"""Times that deployments are simulated which come first only because those before them turned out worse."""
+"""Times that deployments are simulated which come first only because those before them turned out worse; more where
+nothing serves yet."""
 
 USUAL = 10
 """Simulations of a deployment, about."""
@@ -104,11 +105,12 @@ def search(
     load_of, simulations = estimates.load.copy(), 0
     requests: dict[int, int] = {}
     results: dict[Position, Simulated] = {}
-    # Accelerators that somebody named are all simulated; of the whole catalogue, those near the best one.
-    simulating = contending(ordered(load_of)) if question.every_accelerator else range(len(options.devices))
     # A simulated load may turn out worse than its estimate, and another deployment come first: it is simulated next.
-    for _ in range(MORE_ROUNDS if simulated else 0):
-        values = ordered(load_of)
+    rounds = 0
+    while simulated and (rounds < MORE_ROUNDS or not any(one.load > 0.0 for one in results.values())):
+        rounds, values = rounds + 1, ordered(load_of)
+        # Accelerators that somebody named are all simulated; of the whole catalogue, those near the best one.
+        simulating = contending(values) if question.every_accelerator else range(len(options.devices))
         positions = [
             position
             for device in simulating

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.serve import GROWS, Service
+from jaxroof.jobs.serve import Service
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import padded_objective
 from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.objective import Target
-from sweeps.serving.target import keeps, missed_text
+from sweeps.serving.target import keeps_up, stopped
 from sweeps.studies.compare.simulated import Candidate, Simulated
 from workloads.streams.stream import padded
 
@@ -134,28 +134,6 @@ def largest_loads(
                 figures = {name: float(values[row]) for name, values in metrics.items()}
                 results[i] = dataclasses.replace(results[i], metrics=figures, share=load)
     return results, simulations
-
-
-def keeps_up(metrics: Mapping[str, np.ndarray], load: np.ndarray | float, target: Target) -> np.ndarray:
-    """Whether a load is good: the target is kept and no queue grows. Shape [deployments]."""
-    return keeps(metrics, target) & (waiting(metrics, load) <= GROWS)
-
-
-def waiting(metrics: Mapping[str, np.ndarray], load: np.ndarray | float) -> np.ndarray:
-    """Requests that wait on average for longer than two steps, as a share of all. Shape [deployments]."""
-    # s of a decode step, about: TPOT.
-    step = np.nan_to_num(metrics["tpot_mean"], posinf=0.0)  # NaN: of requests of one token
-    longer = np.maximum(np.nan_to_num(metrics["queueing_mean"]) - 2.0 * step, 0.0)
-    return longer * load / np.maximum(metrics["finished"], 1.0)
-
-
-def stopped(worst: Mapping[str, float] | None, load: float, target: Target) -> str:
-    """What a load misses, in words; "" where none failed."""
-    if worst is None:
-        return ""
-    grows = float(waiting({name: np.asarray(value) for name, value in worst.items()}, load)) > GROWS
-    number = f"{worst['queueing_mean'] * load:,.0f}"
-    return missed_text(worst, target) or (f"a growing queue, of {number} requests on average" if grows else "")
 
 
 def _works(candidates: Sequence[Candidate], target: Target) -> list[Service]:

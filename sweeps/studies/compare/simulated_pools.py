@@ -1,9 +1,10 @@
 """Disaggregated pools of a served comparison, simulated: the largest load at which both pools keep the target."""
 
 import dataclasses
+import functools
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,22 +12,36 @@ from hwspaces.accelerators.prices import charged_devices
 from jaxroof.deployment import on_one_device, replica_devices
 from jaxroof.jobs.serve import serving_metrics
 from jaxroof.numerics.arrays import eager
+from sweeps.data.labels import number
 from sweeps.run.precision import precision
 from sweeps.run.simulated.service import kinds, serviced
 from sweeps.run.simulated.spec import serve_spec
+from sweeps.serving.bracket import bracket, outgrown_mean, waited_mean
 from sweeps.serving.rows import row_spec
 from sweeps.serving.run import Setup, setup
 from sweeps.studies.compare.figures import figures_of
 from sweeps.studies.compare.question import ServedQuestion
-from sweeps.studies.compare.ranking import ascending
+from sweeps.studies.compare.ranking import LIMIT, ascending, within
 from sweeps.studies.compare.rows import Row
-from sweeps.studies.compare.simulate import Search, keeps_up
-
-STEP = 1.1
-"""By how much the load moves from one simulation to the next while one end of the bracket is not known."""
+from sweeps.studies.compare.search import NEAR
+from sweeps.studies.compare.simulate import TOLERANCE
 
 MOST = 12
 """Simulations of one pair of pools at most."""
+
+USUAL = 6
+"""Simulations of one pair of pools, about."""
+
+EACH = 3
+"""Pairs of an accelerator that are simulated at most."""
+
+
+class SimulatedPools(NamedTuple):
+    """Pools of all accelerators."""
+
+    rows: tuple[Row, ...]  # those that serve, simulated or estimated
+    missed: tuple[Row, ...]  # those that kept the limits at no load that was simulated
+    simulations: int
 
 
 def simulated_pools(
@@ -36,78 +51,117 @@ def simulated_pools(
     metric: str,
     rate: float | None,
     headroom: float,
-) -> tuple[tuple[Row, ...], int]:
-    """The pools, those simulated whose estimate is better than all simulated rows; and the number of simulations.
+    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
+) -> SimulatedPools:
+    """The pools, of every accelerator those simulated whose estimate is near all of it that is simulated, or better.
 
-    Pools that keep the target at no load that was simulated are left as estimates.
+    Those that are estimated worse are simulated at the load first at which they would be as good; where they miss the
+    target at it, they are left as estimates. What is found for an accelerator does not depend on the others. Of the
+    whole catalogue, only accelerators are looked at of which a replica is simulated, and those whose pools are
+    estimated near all simulated rows. Where no pools of an accelerator are simulated, their best estimate is left.
 
     Args:
-      pools: estimated rows, best first.
+      pools: estimated rows, several of each accelerator, best first.
       ranked: rows of replicas that both prefill and decode.
-      metric, rate, headroom: as of `sweeps.compare`.
+      metric, rate, headroom, begun: as of `sweeps.compare`.
     """
 
     def order(row: Row) -> float:
         return float(ascending(np.array(row.metrics[metric]), metric))
 
-    best = min((order(row) for row in ranked if row.simulated), default=math.inf)
-    found, number = [], 0
-    for row in pools:
-        if not order(row) < best:
-            found.append(row)
-            continue
-        row, simulations = _simulated(question, row, rate, headroom)
-        number += simulations
+    best: dict[str, float] = {}  # of every accelerator with simulated rows
+    for row in ranked:
         if row.simulated:
-            best = min(best, order(row))
-        found.append(row)
-    return tuple(found), number
+            best[row.hardware] = min(order(row), best.get(row.hardware, math.inf))
+    least = min(best.values(), default=math.inf)
+    rows: list[Row] = []
+    missed: list[Row] = []
+    simulations = 0
+    for name in dict.fromkeys(row.hardware for row in pools):
+        own = [row for row in pools if row.hardware == name]
+        bar = best.get(name, least if question.every_accelerator else math.inf)
+        tried: list[Row] = []
+        for row in own[:EACH]:
+            if not order(row) < within(bar, NEAR):
+                break
+            # The metric is inverse to the load, or grows with it where more is better, which has a negative order.
+            worse = order(row) / bar if bar > 0.0 else bar / order(row)
+            found, count = simulated(question, row, rate, headroom, begun(USUAL), max(worse, 0.0))
+            simulations += count
+            tried.append(found)
+            bar = min(bar, order(found)) if found.simulated else bar
+        serving = [row for row in tried if row.simulated]
+        left = [row for row in (*tried, *own[len(tried) :]) if row.reason is None]
+        rows += serving or left[:1]
+        missed += [row for row in tried if row.reason is not None]
+    return SimulatedPools(tuple(rows), tuple(missed), simulations)
 
 
-def _simulated(question: ServedQuestion, row: Row, rate: float | None, headroom: float) -> tuple[Row, int]:
-    """One pair of pools at the largest load that keeps the target, and the number of simulations."""
-    keys = row_spec({**dataclasses.asdict(row), "load": row.metrics["load"]}, {})
-    given = setup(serve_spec(**keys))
-    at = _figures_at(given)
-    search, load, number = Search(), row.metrics["load"], 0
-    while number < MOST and not search.known:
-        metrics = at(load)
-        number += 1
-        columns = {name: np.array([value]) for name, value in metrics.items()}
-        search.add(load, bool(keeps_up(columns, load, question.target)[0]), metrics)
-        load = _next(search)
-    if search.best is None:
-        return row, number
-    found = search.result(question.target)
-    figures, best = _figures(question, row, given, found.load, rate, headroom), found.metrics
-    if rate is not None:
-        best = at(figures["requests_per_second"] / (figures["devices"] / row.devices))
-        number += 1
+def simulated(
+    question: ServedQuestion,
+    row: Row,
+    rate: float | None,
+    headroom: float,
+    done: Callable[[int], None] = lambda simulations: None,
+    worse: float = 0.0,
+) -> tuple[Row, int]:
+    """One pair of pools at the largest load that keeps the target, or why there is none; and the simulations.
+
+    Args:
+      worse: how many times its estimated load it has to take to be of use: where that is above 1 and it does not, the
+        row is left as it is.
+    """
     decodes = row.decode_replicas
+    # As many requests as the sequences of all decoding replicas ask for, not those of one.
+    if not question.requests.counted:
+        requests = question.requests.number_of_pools(row.metrics["batch_mean"] * decodes)
+        row = dataclasses.replace(row, spec={**row.spec, "requests": requests})
+    keys = row_spec(dataclasses.asdict(row), {})
+    given = setup(serve_spec(**keys))
+    at = _figures_at(given, done)
+    load = row.metrics["load"]
+    if worse > 1.0:
+        found = bracket(at, worse * load, question.target, TOLERANCE, 1)
+        if not found.low > 0.0:
+            return row, 1
+        load = found.low
+    found = bracket(at, load, question.target, TOLERANCE, MOST)
+    count = found.simulations
+    if not found.low > 0.0:
+        reason = f"misses its limits when simulated: {found.missed} at {number(found.high)} requests/s"
+        return dataclasses.replace(row, stage=LIMIT, distance=1.0, reason=reason), count
+    figures, best, sent = _figures(question, row, given, found.low, rate, headroom), found.best, found.low
+    # With a rate, figures are those at the load that each unit of both pools gets.
+    if rate is not None:
+        sent = figures["requests_per_second"] / (figures["devices"] / row.devices)
+        best = at(sent)
+        count += 1
     return dataclasses.replace(
         row,
         simulated=True,
         replicas=round(figures["devices"] / row.devices),
-        fails=found.fails,
+        fails=found.high,
         binds=found.missed or row.binds,
-        metrics={**row.metrics, **best, **figures, "load": found.load},
-        spec={**row.spec, "rate": found.load / decodes},
-    ), number
+        metrics={**row.metrics, **_without_waited(best), **figures, "load": found.low},
+        spec={**row.spec, "rate": sent / decodes},
+        prefill={**(row.prefill or {}), "decode_batch": math.ceil(best["batch_mean"])},
+    ), count
 
 
-def _next(search: Search) -> float:
-    """The load that is simulated next: beyond an end of the bracket that is not known, else its middle."""
-    if not search.low > 0.0:
-        return search.high / STEP
-    return math.sqrt(search.low * search.high) if math.isfinite(search.high) else search.low * STEP
+def _without_waited(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Metrics that have a name and a unit for users: `waited_mean` is what loads are judged by."""
+    return {name: value for name, value in metrics.items() if name != "waited_mean"}
 
 
-def _figures_at(given: Setup) -> Callable[[float], dict[str, float]]:
+def _figures_at(given: Setup, done: Callable[[int], None]) -> Callable[[float], dict[str, float]]:
     """Metrics of the pools at a load in requests/s: the same requests, their times stretched."""
     scenario = given.scenario
     rate = float(given.spec.rate)  # type: ignore[arg-type]  # rows have one
     traffic = scenario.workload.traffic
+    # Sequences that all decoding replicas run at once at most, and decode steps of each.
+    most, steps = float(given.policy.max_sequences) * given.replicas, float(np.mean(given.load.stream.osl)) - 1.0
 
+    @functools.cache
     def at(load: float) -> dict[str, float]:
         sent = dataclasses.replace(traffic, arrival=traffic.arrival * (rate / load))
         work = dataclasses.replace(scenario.workload, traffic=sent)
@@ -115,7 +169,10 @@ def _figures_at(given: Setup) -> Callable[[float], dict[str, float]]:
             found = serviced(kinds(dataclasses.replace(scenario, workload=work)), given.routes)  # type: ignore[arg-type]
         with eager():
             metrics = serving_metrics(found.served, found.timelines, sent, found.blocks, work.objective)
-        return {name: float(value) for name, value in metrics.items()}
+        done(1)
+        waited = waited_mean(found.served)
+        grown = outgrown_mean(load, most, steps, float(np.nan_to_num(metrics["tpot_p95"])), len(traffic.isl))
+        return {name: float(value) for name, value in metrics.items()} | {"waited_mean": max(waited, grown)}
 
     return at
 
