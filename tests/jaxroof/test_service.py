@@ -1,7 +1,6 @@
 """The compiled simulator of services against the plain one: every request of random services."""
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -19,10 +18,11 @@ from jaxroof.scheduler.service.handover import ROLES, Transfer
 from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.scaling import SIGNALS, ScalingRule
-from jaxroof.scheduler.service.service import Routing, Shape, begin
+from jaxroof.scheduler.service.service import Routing, ServiceRun, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
 from jaxroof.scheduler.service.tiers import EVICTIONS, TierRules
 from sweeps.run.precision import precision
+from sweeps.run.simulated.lanes import compiled, looped
 from tests.oracle.serving import Service, serve_service
 from tests.oracle.serving.drafts import Drafts as PlainDrafts
 from tests.oracle.serving.random_services import case, scaled_price
@@ -135,22 +135,26 @@ def prices(slowness: Any) -> Any:
 
 
 def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tuple[Any, Any, Any]]:
-    """What the compiled simulator makes of services: outcomes, engines and requests that are left."""
+    """What the simulator makes of services, compiled as for users: outcomes, engines and requests that are left."""
     shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools, tiers=tiers)
+    names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling", "admission")
 
-    @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 1})
-    @jax.vmap
-    def run(given: dict[str, Any]) -> tuple[Any, Any, Any]:
-        slowness = given["slowness"]
-        names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling", "admission")
-        words = {name: given[name] for name in names}
-        start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words)
-        over, records = proceed(prices(slowness), start, shape)
-        return (*outcomes(over, records), over.state.left)
+    def start(given: dict[str, Any]) -> ServiceRun:
+        return begin(
+            given["traffic"], given["policies"], given["blocks"], shape, **{name: given[name] for name in names}
+        )
 
-    together = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *map(numbers, services))
-    found = jax.device_get(run(together))
-    return [jax.tree.map(lambda leaf, lane=lane: leaf[lane], found) for lane in range(len(services))]
+    def go(slowness: Any, run: ServiceRun) -> tuple[Any, Any]:
+        run, records = proceed(prices(slowness), run, shape)
+        return run.state, records
+
+    begun, loop, ended = compiled(start), looped(go, quick=False), compiled(outcomes)
+    found = []
+    for one in map(numbers, services):
+        run = begun(one)
+        state, records = loop(one["slowness"], run)
+        found.append(jax.device_get((*ended(run._replace(state=state), records), state.left)))
+    return found
 
 
 def difference(service: Service, found: tuple[Any, Any, Any], label: str) -> float:
