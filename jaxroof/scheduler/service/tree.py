@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from jaxroof.numerics.arrays import entry, jnp
+from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.prefixes import Place
@@ -113,8 +113,11 @@ class PrefixTree(NamedTuple):
         """The tree after a sequence has taken hold of its nodes, if it `enters`; where it `cuts`, only its own blocks
         stay in them.
         """
+        return self._where(enters, lambda tree: tree._entered(place, event, cuts))
+
+    def _entered(self, place: Place, event: Array, cuts: Array) -> "PrefixTree":
         path = place.path
-        part, held = path.part(place.chained), path.held(place.chained) & enters
+        part, held = path.part(place.chained), path.held(place.chained)
         tree = self
         for depth in range(path.nodes.shape[0]):
             chain, users = tree._one(path, depth)
@@ -140,8 +143,11 @@ class PrefixTree(NamedTuple):
         """The tree whose tiers were used by an admission or an end of a sequence with so many blocks in chains."""
         if self.tiers is None:
             return self
+        return self._where(happens, lambda tree: tree._written(engine, path, blocks))
+
+    def _written(self, engine: Engine, path: Path, blocks: Array) -> "PrefixTree":
         chains = self._read(lambda: self._at(self.chain, path))
-        tiers = self.tiers.used(engine.tiers, self.engine, path.inside, chains, path.held(blocks) & happens)
+        tiers = given(self.tiers, "tiers").used(engine.tiers, self.engine, path.inside, chains, path.held(blocks))
         return self._replace(tiers=tiers)
 
     def over(self, engine: Engine) -> Array:
@@ -157,8 +163,14 @@ class PrefixTree(NamedTuple):
 
     def shortened(self, engine: Engine, request: Array, chained: Array, happens: Array) -> tuple["PrefixTree", Array]:
         """The tree after a sequence has given up the blocks of its nodes that are not its own, and their number."""
+        zero = jnp.int32(0)
+        return jax.lax.cond(
+            happens, lambda tree: tree._shortened(engine, request, chained), lambda tree: (tree, zero), self
+        )
+
+    def _shortened(self, engine: Engine, request: Array, chained: Array) -> tuple["PrefixTree", Array]:
         path = self.path_of(engine, request)
-        part, held = path.part(chained), path.held(chained) & happens
+        part, held = path.part(chained), path.held(chained)
         tree, freed = self, jnp.int32(0)
         for depth in range(path.nodes.shape[0]):
             chain, users = tree._one(path, depth)
@@ -173,6 +185,10 @@ class PrefixTree(NamedTuple):
         Args:
           engine: None: there are no tiers. They come first, and get the blocks.
         """
+        due = missing > 0 if engine is None else (missing > 0) | self.over(engine)
+        return jax.lax.cond(due, lambda tree: tree._evicted(missing, engine), lambda tree: (tree, jnp.int32(0)), self)
+
+    def _evicted(self, missing: Array, engine: Engine | None) -> tuple["PrefixTree", Array]:
         if engine is not None:
             missing = jnp.where(self.over(engine), 0, missing)
         least = self._read(lambda: self.least[self.engine])
@@ -202,6 +218,10 @@ class PrefixTree(NamedTuple):
             tree = tree._replace(tiers=self.tiers.settled(engine.tiers, self.engine, lost, picture, depths))
         return tree, taken
 
+    def _where(self, happens: Array, changed: Callable[["PrefixTree"], "PrefixTree"]) -> "PrefixTree":
+        """The tree `changed` if that `happens`: its work is done then alone, unless many services are simulated."""
+        return jax.lax.cond(happens, changed, lambda tree: tree, self)
+
     def _at(self, values: Array, path: Path) -> Array:
         """Values of the path's nodes in this engine, shape [depth]."""
         return values[path.inside, self.engine]
@@ -218,9 +238,20 @@ class PrefixTree(NamedTuple):
     def _released(
         self, engine: Engine, request: Array, chained: Array, keep: Array, event: Array, leaves: Array
     ) -> tuple["PrefixTree", Array, Array]:
+        zero = jnp.int32(0)
+        return jax.lax.cond(
+            leaves,
+            lambda tree: tree._let_go(engine, request, chained, keep, event),
+            lambda tree: (tree, zero, zero),
+            self,
+        )
+
+    def _let_go(
+        self, engine: Engine, request: Array, chained: Array, keep: Array, event: Array
+    ) -> tuple["PrefixTree", Array, Array]:
         path = self.path_of(engine, request)
         blocks = jnp.maximum(chained, keep)
-        part, held = path.part(blocks), path.held(blocks) & leaves
+        part, held = path.part(blocks), path.held(blocks)
         before = path.held(chained)
         tree, growth, idle = self, jnp.int32(0), jnp.int32(0)
         for depth in range(path.nodes.shape[0]):
