@@ -49,6 +49,7 @@ CASES = {
     "service": Case("8 replicas, conversations, prefix router", 8, 1000, 64, what="service"),
     "pools": Case("3 + 5 replicas in pools, conversations that wait", 8, 1000, 64, what="pools"),
     "fleet": Case("100 replicas, prompts that begin alike, prefix router", 100, 1000, 64, what="fleet"),
+    "everything": Case("3 + 5 replicas in pools, two tiers, drafts", 8, 1000, 64, what="everything"),
     "gradient": Case("one simulation, gradient of mean and p99 TTFT", 1, 1000, 64, what="gradient"),
 }
 
@@ -101,8 +102,8 @@ def measured(name: str, repeats: int) -> dict:
 
     jax.config.update("jax_enable_x64", True)
     case = CASES[name]
-    made = {"plain": plain, "service": service, "pools": service, "fleet": service}.get(case.what, compiled)
-    run, iterations, per_request = made(case)
+    made = {"plain": plain, "service": service, "pools": service, "fleet": service, "everything": everything}
+    run, iterations, per_request = made.get(case.what, compiled)(case)
     begun = time.perf_counter()
     run()
     first = time.perf_counter() - begun
@@ -237,7 +238,39 @@ def service(case: Case):
     made = {}
 
     def run() -> None:
-        made["found"] = serviced(kinds(scenario), Routes(router="prefix"))
+        made["found"] = serviced(kinds(scenario), Routes(router="prefix"), short=False)
+
+    return run, lambda: made["found"].iterations, lambda: made["found"].iterations / count
+
+
+def everything(case: Case):
+    """The pools of `service` with tiers of the cache, a draft model and a prefix router, as a user writes them."""
+    from sweeps.run.simulated.service import serviced
+    from sweeps.run.simulated.spec import serve_spec
+    from sweeps.serving.run import setup
+
+    count, made = case.simulations * case.requests, {}
+    asked = serve_spec(
+        hardware="H100-SXM",
+        model="Llama-3.1-8B",
+        deployment={"dp": 5, "drafts": 3},
+        prefill={"dp": 3},
+        draft="Llama-3.2-1B",
+        policy={"acceptance": 0.8, "max_sequences": case.slots},
+        router="prefix",
+        tiers="host=256GB,ssd=2TB",
+        rate=float(case.simulations),
+        isl="lognormal:mean=512,sigma=0.6",
+        osl="lognormal:mean=128,sigma=0.6",
+        requests=count,
+        prefixes=f"groups={20 * case.simulations},tokens=1024,zipf=1",
+        sessions="turns=2..8,think=5,wait=1",
+        seed=1,
+    )
+    given = setup(asked)
+
+    def run() -> None:
+        made["found"] = serviced(given.kinds, given.routes, short=False)
 
     return run, lambda: made["found"].iterations, lambda: made["found"].iterations / count
 

@@ -33,7 +33,7 @@ from sweeps.run.simulated.simulation import PIECES, drafting_tables, require_fin
 from sweeps.run.simulated.straight import Straight
 
 FEW = 20_000
-"""Requests of a service that ends before its program would be optimised."""
+"""Requests to engines of 64 slots that end before their program would be optimised: 1 to 3 s, and 60 us for each."""
 
 PIECE = 0.25
 """Iterations per request between two looks at how far a service is: what is left of the last piece is idle."""
@@ -87,12 +87,14 @@ def serviced(
     engines: Sequence[EngineKind],
     routes: Routes,
     progress: Callable[[int, int], None] = lambda done, requests: None,
+    short: bool | None = None,
 ) -> Serviced:
     """Serve all requests. Needs JAX's 64-bit mode.
 
     Args:
       engines: kinds of replicas, in their order; their workloads are the same.
       progress: called now and then with the requests that are over and with all.
+      short: whether the program is compiled without optimisation; None: where there are few requests.
 
     Raises:
       ValueError: one line, where a step takes no finite time.
@@ -105,9 +107,12 @@ def serviced(
         blocks = [float(cache_blocks(*_place(kind.scenario), policy)) for kind in engines]
     numbers = np.repeat(np.arange(len(engines)), [kind.replicas for kind in engines])
     count, roles = len(numbers), [engines[int(number)].role for number in numbers]
-    if count == 1:
-        # Of one engine alone XLA makes no kernel: beside it stands one that takes no prompts, and gets no others.
-        numbers, roles = np.append(numbers, 0), [*roles, DECODE]
+    each = [blocks[int(number)] for number in numbers]
+    if routes.scaling is None or count == 1:
+        # Beside them stand some without a cache, which get no requests: services of like size share a program, and of
+        # one engine alone XLA makes no kernel.
+        idle = _alike(count) - count
+        numbers, roles = np.append(numbers, [0] * idle).astype(int), [*roles, *[DECODE] * idle]
     priced = [_priced(kind.scenario, size) for kind in engines]
     shape = Shape(
         engines=len(numbers),
@@ -125,7 +130,7 @@ def serviced(
     run = _begun(shape)(
         traffic,
         policy,
-        np.asarray(blocks)[numbers],
+        np.array(each + [0.0] * (len(numbers) - count)),
         {
             "role": np.array(roles),
             "queue": None if policy.queue == "fcfs" else np.full(len(numbers), QUEUES.index(policy.queue)),
@@ -139,7 +144,8 @@ def serviced(
         },
     )
     drafting = tuple(one.drafts for one in priced)
-    go = _program(tuple(one.price for one in priced), drafting, shape, requests <= FEW)
+    short = requests * max(size.slots / 64, 1.0) <= FEW if short is None else short
+    go = _program(tuple(one.price for one in priced), drafting, shape, short)
     state, records = run.state, []
     for _ in range(int(PIECES / PIECE) * max(requests // LONGEST_PIECE, 1)):
         state, more = go([one.used for one in priced], numbers, run.service, state)
@@ -153,9 +159,13 @@ def serviced(
     with eager():
         served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
         served = with_first_time(served, traffic, policy)
-    each = [blocks[number] for number in numbers[:count]]
     replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
     return Serviced(served, places, timelines(together, count), each, roles[:count], len(together.engine), replicas)
+
+
+def _alike(engines: int) -> int:
+    """The number of engines that a program is made for."""
+    return max(1 << (engines - 1).bit_length(), 2) if engines <= 16 else -(-engines // 16) * 16
 
 
 def _evaluated(records: Happening) -> np.ndarray:

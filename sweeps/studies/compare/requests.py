@@ -82,7 +82,9 @@ class ServedRequests:
         """Requests to be simulated where so many sequences run at once in all replicas that decode."""
         if self.counted:
             return len(self.sample)
-        return int(min(max(LEAST, TIMES_OF_POOLS * sequences), MOST_OF_POOLS))
+        # Doubled until there are enough: few numbers, for each of which a program is compiled.
+        doublings = max(math.ceil(math.log2(TIMES_OF_POOLS * sequences / LEAST)), 0)
+        return int(min(LEAST << doublings, MOST_OF_POOLS))
 
     @functools.lru_cache(maxsize=8)  # noqa: B019  (a question has one of these)
     def drawn(self, number: int) -> Load:

@@ -74,13 +74,12 @@ def simulated_pools(
         if row.simulated:
             best[row.hardware] = min(order(row), best.get(row.hardware, math.inf))
     least = min(best.values(), default=math.inf)
-    rows: list[Row] = []
-    missed: list[Row] = []
-    simulations = 0
-    for name in dict.fromkeys(row.hardware for row in pools):
+
+    def of_accelerator(name: str) -> tuple[list[Row], list[Row], int]:
         own = [row for row in pools if row.hardware == name]
         bar = best.get(name, least if question.every_accelerator else math.inf)
         tried: list[Row] = []
+        simulations = 0
         for row in own[:EACH]:
             if not order(row) < within(bar, NEAR):
                 break
@@ -92,8 +91,12 @@ def simulated_pools(
             bar = min(bar, order(found)) if found.simulated else bar
         serving = [row for row in tried if row.simulated]
         left = [row for row in (*tried, *own[len(tried) :]) if row.reason is None]
-        rows += serving or left[:1]
-        missed += [row for row in tried if row.reason is not None]
+        return serving or left[:1], [row for row in tried if row.reason is not None], simulations
+
+    found = [of_accelerator(name) for name in dict.fromkeys(row.hardware for row in pools)]
+    rows = [row for serving, _, _ in found for row in serving]
+    missed = [row for _, missing, _ in found for row in missing]
+    simulations = sum(count for _, _, count in found)
     return SimulatedPools(tuple(rows), tuple(missed), simulations)
 
 
