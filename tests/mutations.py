@@ -259,10 +259,10 @@ MUTATIONS = {
         "jaxroof/test_steady_state.py",
     ),
     "waiting": Mutation(
-        "jaxroof/jobs/splits.py",
-        "return service * busy / (2.0 * (1.0 - busy))",
-        "return service * busy / (1.0 - busy)",
-        "jaxroof/jobs sweeps/test_disaggregated_pools.py",
+        "jaxroof/steady/queue.py",
+        "further = turned_away * service / (2.0 * idle * evenness)",
+        "further = turned_away * service / (idle * evenness)",
+        "jaxroof/test_prompt_queue.py sweeps/test_pool_latencies.py",
     ),
     "layerwise": Mutation(
         "jaxroof/jobs/splits.py",

@@ -226,7 +226,9 @@ def _engine_metrics(timelines: Sequence[Timeline], blocks: Sequence[Scalar], spa
     works = [jnp.where(one.steps > 0, one.duration, 0.0) for one in timelines]
     busy = all_of(works)
     # Engines of a pool for prompts never decode.
-    decodes = all_of(time * jnp.any(one.decoding > 0) for time, one in zip(works, timelines, strict=True))
+    decodes = all_of(
+        jnp.where(jnp.any(one.decoding > 0), time, 0.0) for time, one in zip(works, timelines, strict=True)
+    )
     working = jnp.sum(busy)
     some = jnp.maximum(working, 1e-30)
     batch = all_of(one.decoding.astype(float) for one in timelines)

@@ -54,6 +54,9 @@ LIGHT = XlaOptions(xla_backend_optimization_level=1, xla_cpu_use_fusion_emitters
 """The same for loops that may run for seconds, as simulations do: LLVM's first level makes them as fast as its last
 one, and is there in half the time."""
 
+ONE_KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
+"""Marks of a call that XLA compiles to one kernel, and may not inline, as metadata of operations."""
+
 QUICKLY = XlaOptions(xla_cpu_use_fusion_emitters=False)
 """XLA's options for programs of gradients: on a CPU they compile in half the time and run a little slower."""
 

@@ -52,6 +52,7 @@ def object_axis(key: str, names: tuple[str, ...], spec: Spec, base: Case) -> tup
             said += [(device.name, note) for note in weight_only if note not in base.notes]
         lawful = tuple(with_hardware_laws(device.hardware, spec.laws) for device in devices)
         columns["hardware"] = Choice(lawful, index)
+        columns |= _step_columns(devices, spec, base)
         names = tuple(device.name for device in devices)
     elif key in ("model", "weights"):
         # Several models, or one model at several precisions of its weights.
@@ -164,6 +165,17 @@ def _host_columns(models: list[Model], spec: Spec, base: Case) -> dict[str, Any]
     constants = base.efficiency.efficiency
     times = [with_host(of, constants, *place, model, base.scenario.deployment).host.request_time for model in models]
     return {} if len(set(times)) == 1 else {path: np.array(times)}
+
+
+def _step_columns(devices: list[hwspaces.HardwareEntry], spec: Spec, base: Case) -> dict[str, Any]:
+    """The column of what the host adds to a step on every accelerator along an axis, where it differs."""
+    path = "efficiency.host.step_time"
+    if _served(spec, base) is None or path in spec.fixed or len(spec.objects.get("efficiency", ())) > 1:
+        return {}
+    of, constants = Chosen(base.engine, base.efficiency), base.efficiency.efficiency
+    place = base.model.model, base.scenario.deployment
+    each = [with_host(of, constants, device.vendor, device.hardware, *place).host.step_time for device in devices]
+    return {} if len(set(each)) == 1 else {path: np.array(each)}
 
 
 def _spread(spec: Spec) -> dict[str, Any]:

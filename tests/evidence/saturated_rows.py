@@ -21,10 +21,11 @@ from sweeps.ask.cases import Case
 from sweeps.ask.engines import policy
 from sweeps.measure.validate.measured_csv import CsvRow, rows
 from sweeps.measure.validate.relative_errors import grouped
+from sweeps.measure.validate.serving import inferencex
 from sweeps.measure.validate.serving.launches import Layout, LoggedRun
 from sweeps.measure.validate.serving.serving_points import ServingPoint, checkpoint_of, points
 from sweeps.measure.validate.serving.suspects import checked
-from tests.evidence import inferencex_points, saturated
+from tests.evidence import saturated
 from tests.evidence.engine_constants import started
 from tests.evidence.inferencex_points import Published, published
 from tests.evidence.saturated_load import Lengths, Rules, Saturated, throughput, uniform
@@ -34,7 +35,7 @@ Efficiencies = Mapping[str, Efficiency]
 CLIENTS = 64.0
 """Clients from which on a closed loop counts as saturated."""
 
-GPUS = inferencex_points.GPUS | {"h200_nvl": "h200_sxm"}
+GPUS = inferencex.GPUS | {"h200_nvl": "h200_sxm"}
 """Names of the files -> those of the catalogue. H200 NVL is an H200 under a limit of 600 W."""
 
 NVL_POWER = 600.0
@@ -50,7 +51,7 @@ BENCHMARKS = {
 }
 """Benchmark of MLPerf -> its model."""
 
-SOFTWARE = inferencex_points.SOFTWARE | {"tensorrt": "trtllm"}
+SOFTWARE = inferencex.SOFTWARE | {"tensorrt": "trtllm"}
 """Software of the files -> the engine whose scheduler and constants stand for it."""
 
 PROMPTS = {"gpqa": 250.0, "lm-arena-chat": 200.0, "sourcegraph-fim": 1500.0}

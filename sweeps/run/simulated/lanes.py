@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.numerics.arrays import eager, jax
-from jaxroof.numerics.xla_options import LIGHT, QUICK
+from jaxroof.numerics.xla_options import LIGHT, ONE_KERNEL, QUICK
 from sweeps.run.ways import SHORT, SIMULATION
 
 Axes = tuple[int | None, ...]
@@ -68,7 +68,7 @@ def looped(function: Callable[..., Any], quick: bool = True) -> Callable[..., An
         return jax.tree.map(lambda leaf: leaf + zero.astype(leaf.dtype), function(*arguments))
 
     def marked(zero: Any, arguments: tuple[Any, ...]) -> Any:
-        return set_xla_metadata(kernel(zero, arguments), xla_cpu_small_call="true", inlineable="false")
+        return set_xla_metadata(kernel(zero, arguments), **ONE_KERNEL)
 
     if jax.default_backend() != "cpu":
         return compiled(function, quick)
