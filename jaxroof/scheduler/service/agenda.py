@@ -33,9 +33,9 @@ class Agenda(NamedTuple):
         due = Clock(*(part.at[place].set(new, mode="drop") for part, new in zip(self.due, time, strict=True)))
         return self._replace(due=due)._written(request, time.high, happens)
 
-    def done(self, request: Array, happens: Array) -> "Agenda":
+    def done(self, request: Array) -> "Agenda":
         """The agenda after a request's delivery."""
-        return self._written(request, jnp.asarray(jnp.inf), happens)
+        return self._written(request, jnp.asarray(jnp.inf), jnp.asarray(True))
 
     def _written(self, request: Array, time: Array, happens: Array) -> "Agenda":
         width = self.times.shape[1]

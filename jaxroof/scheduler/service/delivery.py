@@ -6,7 +6,7 @@ the step in which the request comes, if it can be admitted then; one that waits 
 
 from typing import NamedTuple
 
-from jaxroof.numerics.arrays import entry, jnp
+from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.advance import joins, steps_until, swap_time
 from jaxroof.scheduler.engine import Engine
@@ -28,7 +28,18 @@ class Delivered(NamedTuple):
     rejected: Array  # bool: the queue is full, or its first token would come too late
 
 
-def is_due(state: ServiceState) -> Array:
+def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
+    """The service after the first delivery that is due, if one is; its work is done then alone."""
+    nobody, no = jnp.int32(-1), jnp.asarray(False)
+    return jax.lax.cond(
+        _is_due(state),
+        lambda state: _delivered(service, shape, like, state),
+        lambda state: Delivered(state, nobody, jnp.zeros((), float), nobody, no, no),
+        state,
+    )
+
+
+def _is_due(state: ServiceState) -> Array:
     """Whether a delivery comes before the next instant of an engine."""
     _, time = state.agenda.first()
     current = jnp.maximum(state.current, 0)
@@ -39,16 +50,9 @@ def is_due(state: ServiceState) -> Array:
     return due if state.scaling is None else due & (time < state.scaling.last.next)
 
 
-def nothing_delivered(state: ServiceState) -> Delivered:
-    """The service as it is."""
-    nobody, no = jnp.int32(-1), jnp.asarray(False)
-    return Delivered(state, nobody, jnp.zeros((), float), nobody, no, no)
-
-
-def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
-    """The service after the first delivery that is due, if one is."""
+def _delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
+    """The service after the first delivery, which is due."""
     request, _ = state.agenda.first()
-    happens = is_due(state)
     clock = state.agenda.at(request)
     handed = None if state.holder is None else entry(state.holder, request) >= 0
 
@@ -73,12 +77,11 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
     if handed is not None:
         anywhere = jnp.any((service.role == DECODE) & (blocks_of(total, engines.size) <= engines.blocks))
         refused = (refused | (of.single & (osl > 1) & ~anywhere)) & ~handed
-    refused = happens & refused
     full = state.lines.count[engine].astype(float) >= of.most_waiting
     full = full if service.admission is None else full | late(view, engine, entry(service.admission, request))
     full = full if handed is None else full & ~handed
-    rejected = happens & ~refused & full
-    takes = happens & ~refused & ~rejected
+    rejected = ~refused & full
+    takes = ~refused & ~rejected
 
     # 3. Its queue, and what routers know.
     number = state.routed[0] + state.routed[1]
@@ -89,7 +92,7 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
         state.known.queued.at[engine].add(jnp.where(takes, isl, 0)),
     )
     kind = jnp.int32(0) if handed is None else whole(handed)
-    agenda = state.agenda.done(request, happens)
+    agenda = state.agenda.done(request)
     answered = refused | rejected
     agenda = followed(agenda, service.turns, shape.turns, request, clock, answered)
     agenda, clients = begun_by(agenda, state.clients, request, clock, answered)
@@ -98,21 +101,15 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
         known=known,
         agenda=agenda,
         clients=clients,
-        routed=state.routed.at[kind].add(whole(happens)),
+        routed=state.routed.at[kind].add(1),
         left=state.left - whole(answered),
     )
 
     # 4. When the engine meets it.
     state = _met(state, engine, own, of, clock, takes)
-    nobody = jnp.int32(-1)
-    return Delivered(
-        state,
-        jnp.where(happens, request, nobody),
-        jnp.where(jnp.isfinite(clock.high), clock.high + clock.low, 0.0),
-        jnp.where(happens, engine, nobody),
-        refused,
-        rejected,
-    )
+    # Where many services are simulated, this is computed also where none is due: times stay finite.
+    came = jnp.where(jnp.isfinite(clock.high), clock.high + clock.low, 0.0)
+    return Delivered(state, request, came, engine, refused, rejected)
 
 
 def _met(state: ServiceState, engine: Array, own: Own, of: Engine, clock: Clock, takes: Array) -> ServiceState:

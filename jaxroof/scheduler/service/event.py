@@ -9,7 +9,7 @@ grow with the number of engines: their rows are read and written one at a time.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxroof.numerics.arrays import entry, jax, jnp
+from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array, given
 from jaxroof.prices.prices import Price
 from jaxroof.scheduler.advance import Steps, after, planned, step_time
@@ -18,7 +18,7 @@ from jaxroof.scheduler.blocks import evicted
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.iteration import decided
 from jaxroof.scheduler.service.agenda import begun_by, followed
-from jaxroof.scheduler.service.delivery import delivered, is_due, nothing_delivered
+from jaxroof.scheduler.service.delivery import delivered
 from jaxroof.scheduler.service.handover import DECODE, Acceptance, accepted, arrival, arrived, next_ready
 from jaxroof.scheduler.service.lines import Line
 from jaxroof.scheduler.service.packing import apart
@@ -80,12 +80,7 @@ def happened(
     state, replicas = _scaled(service, state)
 
     # 1. A delivery, if one is due before the next instant of an engine.
-    come = jax.lax.cond(
-        is_due(state),
-        lambda state: delivered(service, shape, like, state),
-        lambda state: nothing_delivered(state),
-        state,
-    )
+    come = delivered(service, shape, like, state)
     state = come.state
 
     # 2. The engine whose instant is next, and its steps since the last one.
