@@ -28,7 +28,23 @@ class Bracket(NamedTuple):
     simulations: int
 
 
-def waited_mean(served: Served) -> float:
+def waited_of_pools(
+    served: Served, load: float, most: float, output: np.ndarray, metrics: Mapping[str, float]
+) -> float:
+    """Mean time in s that requests of two pools wait, or would in a run that lasts as its arrivals.
+
+    Args:
+      load: requests/s.
+      most: sequences that all replicas may decode at once.
+      output: tokens of the requests' answers.
+      metrics: of the run; requests of one token have no TPOT.
+    """
+    step = float(np.nan_to_num(metrics.get("tpot_p95", 0.0)))
+    grown = _outgrown_mean(load, most, float(np.mean(output)) - 1.0, step, len(output))
+    return max(_waited_mean(served), grown)
+
+
+def _waited_mean(served: Served) -> float:
     """Mean time in s that requests of two pools wait: for the first step, and for a replica to decode them.
 
     The second is what the time from there to the first token has beyond the shortest such time of the run.
@@ -41,7 +57,7 @@ def waited_mean(served: Served) -> float:
     return float(np.mean(begun - arrival) + np.mean(own) - np.min(own))
 
 
-def outgrown_mean(load: float, most: float, steps: float, step: float, requests: int) -> float:
+def _outgrown_mean(load: float, most: float, steps: float, step: float, requests: int) -> float:
     """Mean time in s that requests would wait for a place among `most` sequences, in a run that lasts as its arrivals.
 
     Sequences of `steps` decode steps end at most / (steps step) per s. Where more come, the queue grows all the time:

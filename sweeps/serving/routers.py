@@ -9,7 +9,7 @@ import numpy as np
 from sweeps.run.simulated.routes import require_weights, router_names
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.report import replica_loads
-from sweeps.serving.run import Simulation, simulation
+from sweeps.serving.run import Simulation, run, setup, with_router
 
 
 def routed(
@@ -28,12 +28,12 @@ def routed(
     scenario = asked.case().scenario
     if int((scenario.prefill or scenario).deployment.dp) == 1:
         raise ValueError(f"router = {asked.router!r}: before one replica all routers are alike; dp says how many")
-    found: dict[str, Simulation] = {}
+    specs = {}
     for name in names:
         weights = asked.router_weights if "prefix" in (name, asked.decode_router) else None
-        one = dataclasses.replace(asked, router=name, router_weights=weights)
-        found[name] = simulation(one, functools.partial(progress, name))
-    return found
+        specs[name] = dataclasses.replace(asked, router=name, router_weights=weights)
+    given = setup(specs[names[0]])
+    return {name: run(with_router(given, one), functools.partial(progress, name)) for name, one in specs.items()}
 
 
 def imbalance(simulation: Simulation) -> float:

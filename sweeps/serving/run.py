@@ -198,6 +198,17 @@ def at_rate(given: Setup, rate: float) -> Setup:
     return dataclasses.replace(given, load=sent, replica=sent)
 
 
+def with_router(given: Setup, asked: ServeSpec) -> Setup:
+    """The setup of a service with another router and its weights; nothing is read again.
+
+    Raises:
+      ValueError: one line, as of `setup`.
+    """
+    return dataclasses.replace(
+        given, spec=asked, routes=routes_of(asked, given.load, given.case, given.policy, given.also)
+    )
+
+
 def run(given: Setup, progress: Callable[[int, int], None] = lambda done, requests: None) -> Simulation:
     """Simulate a setup; `progress` as of `simulation`."""
     start = time.perf_counter()

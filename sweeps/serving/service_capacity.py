@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from hwspaces.quantities.units import plain_arguments
 from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES
@@ -15,7 +13,7 @@ from sweeps.ask.spaces import specification
 from sweeps.run.simulated.classes import class_metric, target_of
 from sweeps.run.simulated.objective import SHARE, Target, limits
 from sweeps.run.simulated.spec import ServeSpec, serve_spec
-from sweeps.serving.bracket import bracket, outgrown_mean, waited_mean
+from sweeps.serving.bracket import bracket, waited_of_pools
 from sweeps.serving.run import Setup, Simulation, at_rate, run, setup
 from sweeps.serving.target import free
 from workloads.streams.classes import classes_of
@@ -151,12 +149,9 @@ def _metrics(simulation: Simulation, load: float) -> dict[str, float]:
         for position, metrics in enumerate(simulation.classes.values())
         for name, value in metrics.items()
     }
-    pools = simulation.case.scenario.prefill is not None
     waits = {}
-    if pools:
-        stream, most = simulation.load.stream, float(simulation.policy.max_sequences) * simulation.replicas
-        step = simulation.metrics.get("tpot_p95", 0.0)
-        grown = outgrown_mean(load, most, float(np.mean(stream.osl)) - 1.0, step, len(stream))
-        waits["waited_mean"] = max(waited_mean(simulation.served), grown)
+    if simulation.case.scenario.prefill is not None:
+        most, output = float(simulation.policy.max_sequences) * simulation.replicas, simulation.load.stream.osl
+        waits["waited_mean"] = waited_of_pools(simulation.served, load, most, output, simulation.metrics)
     # Requests of one token have no TPOT.
     return {"tpot_mean": math.nan} | simulation.metrics | each | waits

@@ -40,7 +40,7 @@ WIDTH = 8
 
 
 @dataclasses.dataclass(eq=False)
-class Search:
+class _Search:
     """What is known of one deployment so far."""
 
     low: float = 0.0  # requests/s, the largest that kept the target
@@ -96,7 +96,7 @@ def largest_loads(
       progress: called with the number of simulations that are done.
       share: from the largest load to the one that a replica is sent, which is simulated last; None: the largest.
     """
-    searches = [Search() for _ in candidates]
+    searches = [_Search() for _ in candidates]
     # Traffic, policies and limits once for every candidate; its loads only change the times of arrivals.
     works = _works(candidates, target)
     loads = [[one.load * (1.0 - FIRST), one.load * (1.0 + FIRST)] for one in candidates]

@@ -16,7 +16,7 @@ from sweeps.data.labels import number
 from sweeps.run.precision import precision
 from sweeps.run.simulated.service import kinds, serviced
 from sweeps.run.simulated.spec import serve_spec
-from sweeps.serving.bracket import bracket, outgrown_mean, waited_mean
+from sweeps.serving.bracket import bracket, waited_of_pools
 from sweeps.serving.rows import row_spec
 from sweeps.serving.run import Setup, setup
 from sweeps.studies.compare.figures import figures_of
@@ -161,8 +161,7 @@ def _figures_at(given: Setup, done: Callable[[int], None]) -> Callable[[float], 
     scenario = given.scenario
     rate = float(given.spec.rate)  # type: ignore[arg-type]  # rows have one
     traffic = scenario.workload.traffic
-    # Sequences that all decoding replicas run at once at most, and decode steps of each.
-    most, steps = float(given.policy.max_sequences) * given.replicas, float(np.mean(given.load.stream.osl)) - 1.0
+    most, output = float(given.policy.max_sequences) * given.replicas, given.load.stream.osl
 
     @functools.cache
     def at(load: float) -> dict[str, float]:
@@ -173,9 +172,8 @@ def _figures_at(given: Setup, done: Callable[[int], None]) -> Callable[[float], 
         with eager():
             metrics = serving_metrics(found.served, found.timelines, sent, found.blocks, work.objective)
         done(1)
-        waited = waited_mean(found.served)
-        grown = outgrown_mean(load, most, steps, float(np.nan_to_num(metrics["tpot_p95"])), len(traffic.isl))
-        return {name: float(value) for name, value in metrics.items()} | {"waited_mean": max(waited, grown)}
+        figures = {name: float(value) for name, value in metrics.items()}
+        return figures | {"waited_mean": waited_of_pools(found.served, load, most, output, figures)}
 
     return at
 
