@@ -143,6 +143,35 @@ def planned(
       wait: s until the next arrival; None: none is known.
       matters: bool: it ends a run of decode steps.
     """
+    work = step_work(engine, state, next_end)
+    prompts, decodes = state.step.prompt > 0, (state.step.prompt <= 0) & (state.running > 0)
+    # Rematerialised in the backward pass, which finds again what it needs: a scan keeps little per iteration.
+    times = jax.checkpoint(functools.partial(step_times, price), prevent_cse=False)
+    first, last = times(work)
+    most = work.most
+    slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
+    if wait is not None and matters is not None:
+        most = jnp.minimum(most, steps_until(first, slope, wait - swap_time(engine, state), matters))
+    members = jnp.where(prompts & ~engine.mixed, 0, state.running)
+    return Steps(prompts, decodes, members, jnp.where(decodes, most, 1), first, slope)
+
+
+class Work(NamedTuple):
+    """What the coming steps are priced for, shapes ()."""
+
+    prompt: Prefill
+    sequences: Array  # that decode
+    context: Array  # tokens of all of them in the first step
+    last: Array  # and in the last one that is planned
+    finished: Array  # prompts that it completes
+    rows: Array
+    encode: Encode | None  # None: there are no images
+    drafted: Array | None  # per sequence, float; None: nothing is drafted
+    most: Array  # decode steps that are planned
+
+
+def step_work(engine: Engine, state: State, next_end: Array) -> Work:
+    """What the coming step is priced for, or the first and the last of the coming decode steps."""
     step, running = state.step, state.running
     prompts = step.prompt > 0
     decodes = ~prompts & (running > 0)
@@ -150,23 +179,37 @@ def planned(
     sequences = members + jnp.where(decodes, state.padding, 0)
     # Sum of contexts = offset + running x count: every decode step adds one token per sequence, without touching them.
     context = jnp.where(members > 0, state.offset, 0) + members * state.count + jnp.where(decodes, state.padded, 0)
-    # CUDA graphs: decoding batches run at the next captured size.
-    rows = jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt
-
     # Drafts come at random: every step is one of its own.
     drafts = engine.drafts is not None
     most = jnp.int32(1) if drafts else _most_steps(engine, state, next_end)
-    further = jnp.where(members > 0, drafted(engine, members), 0).astype(float) if drafts else None
-    # Rematerialised in the backward pass: a scan keeps little per iteration.
-    times = jax.checkpoint(functools.partial(_times, price), prevent_cse=False)  # what a gradient needs is found again
-    # Two contexts suffice, the first step's and the last one's, as time is linear in between.
-    contexts = jnp.stack([context, context + (most - 1) * members])
-    encode = _encode(engine, step)
-    first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows, encode, further)
-    slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
-    if wait is not None and matters is not None:
-        most = jnp.minimum(most, steps_until(first, slope, wait - swap_time(engine, state), matters))
-    return Steps(prompts, decodes, members, jnp.where(decodes, most, 1), first, slope)
+    return Work(
+        prompt=_prompt(step, prompts),
+        sequences=sequences,
+        context=context,
+        last=context + (most - 1) * members,
+        finished=step.finished,
+        # CUDA graphs: decoding batches run at the next captured size.
+        rows=jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt,
+        encode=_encode(engine, step),
+        drafted=jnp.where(members > 0, drafted(engine, members), 0).astype(float) if drafts else None,
+        most=most,
+    )
+
+
+def step_times(price: Price, work: Work) -> Array:
+    """s of the first and of the last of the coming steps, shape [2]: the device, and what its host adds.
+
+    Two contexts suffice, as time is linear in between.
+    """
+
+    def of(context: Array) -> Array:
+        decoding = Decode(sequences=work.sequences.astype(float), context=context, drafted=work.drafted)
+        logits = (work.sequences + work.finished).astype(float)
+        batch = Batch(prefill=work.prompt, decode=decoding, logits=logits, encode=work.encode)
+        device, host = price(batch, work.rows.astype(float))
+        return device + host
+
+    return jax.vmap(of)(jnp.stack([work.context, work.last]).astype(float))
 
 
 def _prompt(step: Step, prompts: Array) -> Prefill:
@@ -253,25 +296,3 @@ def _padded(engine: Engine, sequences: Array) -> Array:
     small = jnp.where(sequences <= 2, sequences, 4)
     padded = jnp.where(sequences <= 4, small, -(-sequences // step) * step)
     return jnp.where((engine.graph_step > 0) & (sequences <= engine.graph_limit), padded, sequences)
-
-
-def _times(
-    price: Price,
-    prompt: Prefill,
-    sequences: Array,
-    contexts: Array,
-    finished: Array,
-    rows: Array,
-    encode: Encode | None,
-    further: Array | None,
-) -> Array:
-    """s of steps that differ in the context alone, shape [steps]: the device, and what its host adds."""
-
-    def of(context: Array) -> Array:
-        decoding = Decode(sequences=sequences.astype(float), context=context, drafted=further)
-        logits = (sequences + finished).astype(float)
-        batch = Batch(prefill=prompt, decode=decoding, logits=logits, encode=encode)
-        device, host = price(batch, rows.astype(float))
-        return device + host
-
-    return jax.vmap(of)(contexts.astype(float))

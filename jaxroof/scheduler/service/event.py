@@ -12,7 +12,7 @@ from typing import NamedTuple
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array, given
 from jaxroof.prices.prices import Price
-from jaxroof.scheduler.advance import Steps, after, planned, step_time
+from jaxroof.scheduler.advance import Steps, Work, after, planned, step_time, step_work, swap_time
 from jaxroof.scheduler.arriving import completed
 from jaxroof.scheduler.blocks import evicted
 from jaxroof.scheduler.engine import Engine
@@ -58,10 +58,24 @@ class Happening(NamedTuple):
     loaded: tuple[Array, ...]  # tokens of `hit` that come from every tier
     right: Array | None = None  # drafts in `steps` that were right; None: nothing is drafted
     replicas: Array | None = None  # that are on after an evaluation, -1: there was none; None: all are
+    trace: "Trace | None" = None  # None: `Shape.traced` is not set
+
+
+class Trace(NamedTuple):
+    """What a derivative of an iteration's times needs beside them."""
+
+    work: Work  # of its next steps
+    swapped: Array  # s for which cache moves to or from host memory before them
+    loading: Array  # s of cache from tiers for them
+    fresh: Array  # bool: no prompt had work yet at this instant
+    joined: Array  # request whose cache has arrived and that decodes from here on; -1: none
 
 
 FLOATS = 6
-"""The first fields of `Happening` are floats, the others whole numbers."""
+"""The first fields of `Happening` are floats, those after them whole numbers."""
+
+OTHERS = 4
+"""The last fields, which are no numbers, or not always there."""
 
 
 def happened(
@@ -125,10 +139,10 @@ def happened(
     one = one._replace(gate=one.gate | (opened & begun & (one.running == 0) & (one.progress < 0)))
 
     # 4. Caches that have arrived, once all that is due at this time was delivered.
-    settled, soonest = opened & ~coming, ended.next_end
+    settled, soonest, entered_here = opened & ~coming, ended.next_end, nobody
     if shape.pools:
         joined = arrived(of, one, until.high, settled & begun)
-        one = joined.state
+        one, entered_here = joined.state, joined.joined
         settled = _settled(of, one, settled & ~joined.more)
         of, soonest = _beside_parked(constants, one), next_end(one.slots.end)
     # Where prompts have work already, the instant goes on from there.
@@ -157,6 +171,11 @@ def happened(
     matters = None if wait is None else jnp.isfinite(wait)
     plan = planned(of, prices(engine), one, decision.next_end, wait, matters)
     works = runs & (plan.prompts | (one.running > 0))
+    trace = None
+    if shape.traced:
+        loading = jnp.zeros((), float) if one.loading is None else one.loading
+        work = step_work(of, one, decision.next_end)
+        trace = Trace(work, swap_time(of, one), loading, fresh, entered_here)
     state = _written(state, engine, of, one, own.taken, plan, runs, works)
     asked = jnp.where(first_work >= 0, entry(of.isl, jnp.maximum(first_work, 0)), 0)
     # The next part of a prompt changes nothing that routers know.
@@ -204,6 +223,7 @@ def happened(
         loaded=() if admission.loaded is None else tuple(admission.loaded),
         right=right,
         replicas=replicas,
+        trace=trace,
     )
 
 

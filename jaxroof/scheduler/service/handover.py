@@ -37,10 +37,14 @@ def arrival(transfer: Transfer, isl: Array, start: Array, sender: Array, receive
       spent: s of the step that completed the prompt.
     """
     slower = jnp.minimum(transfer.rate[sender], transfer.rate[receiver])
-    takes = transfer.latency + isl.astype(float) / slower
+    return start + exposed(transfer._replace(rate=slower), isl, spent)
+
+
+def exposed(transfer: Transfer, isl: Array, spent: Array) -> Array:
+    """s from the time at which a cache is sent for until it is there, over a link of one rate."""
+    takes = transfer.latency + isl.astype(float) / transfer.rate
     each = takes / jnp.maximum(transfer.layers, 1.0)
-    exposed = jnp.where(transfer.layers > 0.0, jnp.maximum(each, takes - spent), takes)
-    return start + exposed
+    return jnp.where(transfer.layers > 0.0, jnp.maximum(each, takes - spent), takes)
 
 
 class Acceptance(NamedTuple):
@@ -91,6 +95,7 @@ class Arrived(NamedTuple):
     """An engine after one parked sequence's cache has arrived."""
 
     state: State
+    joined: Array  # request that decodes from here on; -1: none
     more: Array  # bool: that of others has too
 
 
@@ -130,7 +135,7 @@ def arrived(engine: Engine, state: State, time: Array, allowed: Array) -> Arrive
         parked=state.parked - whole(happens),
     )
     others = due & ~here
-    return Arrived(state, jnp.any(others))
+    return Arrived(state, jnp.where(joins, request, -1), jnp.any(others))
 
 
 def next_ready(state: State) -> Array:

@@ -31,7 +31,7 @@ def outcomes(run: ServiceRun, records: Happening) -> tuple[Served, Places]:
     # elsewhere when its cache has arrived there.
     events = records.produced, records.ended, records.admitted, records.accepted, records.delivered
     produced, over, admitted, accepted, came = (first(each, requests) for each in events)
-    following = _next_instants(records)
+    following = next_instants(records)
     computed = at(following, produced, iterations)
     # The step of the first token gains what later ones do: a faster engine has made more of them by the end.
     complete = jnp.maximum(last(records.produced, requests), last(records.accepted, requests))
@@ -62,7 +62,7 @@ def outcomes(run: ServiceRun, records: Happening) -> tuple[Served, Places]:
     return outcome, Places(to, then, loaded)
 
 
-def _next_instants(records: Happening) -> Array:
+def next_instants(records: Happening) -> Array:
     """For every iteration the one at which its engine's next instant begins, shape [iterations]."""
     iterations = records.engine.shape[0]
     order = jnp.argsort(records.engine, stable=True).astype(jnp.int32)

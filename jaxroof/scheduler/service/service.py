@@ -31,6 +31,7 @@ class Shape:
     turns: int = 0  # requests that wait for the same answer at most; 0: none waits
     pools: bool = False  # whether prompts and what follows them have engines of their own
     tiers: int = 0  # below the engines' caches; with nodes alone
+    traced: bool = False  # whether the record has what every step is priced for
 
 
 class Routing(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.prices.prices import Price
-from jaxroof.scheduler.service.event import FLOATS, Happening, happened
+from jaxroof.scheduler.service.event import FLOATS, OTHERS, Happening, happened
 from jaxroof.scheduler.service.service import ServiceRun, ServiceState, Shape
 
 
@@ -16,21 +16,26 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
     Args:
       prices: of an engine's number, the price of its steps.
     """
+    structure: Any = None  # of a trace, known once an iteration was traced
 
-    def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array]]:
+    def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array, Array | None]]:
+        nonlocal structure
         state, record = happened(run.service, prices, shape, state)
         optional = [part for part in (record.right, record.replicas) if part is not None]
-        parts: list[Any] = [*record[FLOATS:-3], *record.loaded, *optional]
+        parts: list[Any] = [*record[FLOATS:-OTHERS], *record.loaded, *optional]
         wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in parts])
         times: list[Any] = list(record[:FLOATS])
-        return state, (jnp.stack(times), wholes)
+        numbers, structure = jax.tree.flatten(record.trace)
+        trace = jnp.stack([number.astype(float) for number in numbers]) if numbers else None
+        return state, (jnp.stack(times), wholes, trace)
 
-    state, (times, counts) = jax.lax.scan(one, run.state, None, length=shape.iterations)
+    state, (times, counts, traces) = jax.lax.scan(one, run.state, None, length=shape.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
     # Fields of every record, then tokens of every tier, then drafts and replicas, where there are some.
-    first = len(Happening._fields) - 3
+    first = len(Happening._fields) - OTHERS
     known, more = dict(zip(Happening._fields, columns[:first], strict=False)), columns[first:]
     replicas = None if run.service.scaling is None else more.pop()
     right = None if run.service.engines.drafts is None else more.pop()
-    record = Happening(**known, loaded=tuple(more), right=right, replicas=replicas)
+    trace = None if traces is None else jax.tree.unflatten(structure, list(traces.T))
+    record = Happening(**known, loaded=tuple(more), right=right, replicas=replicas, trace=trace)
     return run._replace(state=state), record

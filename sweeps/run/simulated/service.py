@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxroof.batch import QUEUES, Batch, Decode, Policy, Prefill, Served, Timeline, Traffic, waiting_steps
+from jaxroof.batch import QUEUES, Batch, Decode, Policy, Prefill, Served, Timeline, Traffic
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.scenario import Pool
-from jaxroof.jobs.splits import transfer_time
-from jaxroof.memory.capacity import layer_count
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.struct import given
 from jaxroof.prices.prices import step_prices
-from jaxroof.scheduler import cache_blocks, front_delay
+from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.scheduler.drafts import drafts, drafts_of
 from jaxroof.scheduler.engine import Drafts
 from jaxroof.scheduler.outcomes import with_first_time
@@ -25,6 +23,7 @@ from jaxroof.scheduler.service.outcomes import Places, outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
 from jaxroof.scheduler.service.service import Routing, ServiceRun, Shape, begin
 from jaxroof.scheduler.service.simulate import proceed
+from sweeps.run.simulated.between import link_between, request_delay, waits_for_steps
 from sweeps.run.simulated.engine_timelines import timelines
 from sweeps.run.simulated.lanes import compiled, looped
 from sweeps.run.simulated.pieces import limits, priced_step, prices_of
@@ -61,6 +60,16 @@ class Serviced(NamedTuple):
     roles: list[int]  # of every engine
     iterations: int  # of the simulation
     replicas: np.ndarray | None  # that are on from every evaluation on, shape [evaluations]; None: all are
+    trace: "Trace | None"  # what derivatives of its times need; None: it was not asked for
+
+
+class Trace(NamedTuple):
+    """A service at its end, and how it came there."""
+
+    run: ServiceRun
+    records: Happening
+    size: Size
+    kinds: np.ndarray  # of every engine, a position among the kinds of replicas
 
 
 def kinds(scenario: Scenario, also: Sequence[Pool] = ()) -> list[EngineKind]:
@@ -88,6 +97,7 @@ def serviced(
     routes: Routes,
     progress: Callable[[int, int], None] = lambda done, requests: None,
     short: bool | None = None,
+    traced: bool = False,
 ) -> Serviced:
     """Serve all requests. Needs JAX's 64-bit mode.
 
@@ -95,6 +105,7 @@ def serviced(
       engines: kinds of replicas, in their order; their workloads are the same.
       progress: called now and then with the requests that are over and with all.
       short: whether the program is compiled without optimisation; None: where there are few requests.
+      traced: whether what derivatives need is recorded.
 
     Raises:
       ValueError: one line, where a step takes no finite time.
@@ -122,11 +133,16 @@ def serviced(
         nodes=0 if not float(policy.prefix_caching) else _nodes(traffic),
         turns=_most_followers(traffic),
         pools=any(kind.role == DECODE for kind in engines),
+        traced=traced,
     )
     tiers = routes.tiers if shape.nodes else None
     if tiers is not None:
         shape = dataclasses.replace(shape, tiers=tiers.capacity.shape[1])
         tiers = jax.tree.map(lambda part: np.resize(part, (len(numbers), *np.shape(part)[1:])), tiers)
+    with eager():
+        host = engines[0].scenario.efficiency.host.request_time
+        price = priced[0].eager if waits_for_steps(roles[0], policy) else None
+        delay = request_delay(roles[:count], price, traffic, policy, blocks[0], host)
     run = _begun(shape)(
         traffic,
         policy,
@@ -140,7 +156,7 @@ def serviced(
             "drafts": _drafts(engines, numbers),
             "scaling": routes.scaling,
             "admission": routes.admission,
-            "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
+            "delay": np.float64(delay),
         },
     )
     drafting = tuple(one.drafts for one in priced)
@@ -156,11 +172,14 @@ def serviced(
         if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0) | _evaluated(records[-1])):
             break
     together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
+    at_end = ServiceRun(*jax.device_get((run.service, state)))
     with eager():
-        served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
+        served, places = outcomes(at_end, together)
         served = with_first_time(served, traffic, policy)
     replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
-    return Serviced(served, places, timelines(together, count), each, roles[:count], len(together.engine), replicas)
+    trace = Trace(at_end, together, size, numbers) if traced else None
+    over_time = timelines(together, count)
+    return Serviced(served, places, over_time, each, roles[:count], len(together.engine), replicas, trace)
 
 
 def _alike(engines: int) -> int:
@@ -265,40 +284,14 @@ def _routing(
 
 
 def _transfer(engines: Sequence[EngineKind], numbers: np.ndarray, routes: Routes, traffic: Traffic) -> Transfer:
-    """Links between the pools: the time of a cache is linear in its tokens."""
-    first, then = (
+    """Links between all engines."""
+    pools = [
         Pool(hardware=kind.scenario.hardware, deployment=kind.scenario.deployment, efficiency=kind.scenario.efficiency)
         for kind in engines
-    )
-    model = engines[0].scenario.model
-    longest = float(max(np.max(traffic.isl), 2.0))
+    ]
     with eager():
-        short, long = (float(transfer_time(first, then, model, tokens)) for tokens in (0.5 * longest, longest))
-        layers = float(layer_count(model)) if routes.layerwise else 0.0
-    each = (long - short) / (0.5 * longest)
-    return Transfer(
-        rate=np.full(len(numbers), 1.0 / each),
-        latency=np.float64(max(long - each * longest, 0.0)),
-        layers=np.float64(layers),
-    )
-
-
-def _delay(
-    engines: Sequence[EngineKind], priced: Priced, traffic: Traffic, policy: Policy, blocks: float
-) -> np.float64:
-    """s between a request and its delivery: as of one replica, with its part of the requests.
-
-    Engines that compute prompts alone run no decode steps, which a request would wait for.
-    """
-    first = engines[0]
-    host = first.scenario.efficiency.host.request_time
-    if first.role == PREFILL or not waiting_steps(policy) > 0.0:
-        return np.float64(host + policy.front_time)
-    share = float(sum(kind.replicas for kind in engines if kind.role != DECODE))
-    clients = None if traffic.clients is None else max(float(traffic.clients) / share, 1.0)
-    part = dataclasses.replace(traffic, arrival=np.asarray(traffic.arrival) * share, clients=clients)
-    with eager():
-        return np.float64(front_delay(priced.eager, part, policy, blocks, host))
+        link = link_between(pools, engines[0].scenario.model, traffic, routes.layerwise)
+    return jax.tree.map(np.float64, link)._replace(rate=np.full(len(numbers), link.rate))
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,0 +1,308 @@
+"""Derivatives of a simulated service's metrics by numbers of its scenario, from the record of what it did.
+
+The simulation is not run again: `sweeps.run.simulated.causes` says how metrics depend on durations, and the prices of
+the steps that were made, all at once, how durations depend on the scenario. Decisions have no derivative.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxroof.batch import Served, Timeline
+from jaxroof.jobs import Scenario
+from jaxroof.jobs.scenario import Pool
+from jaxroof.jobs.serve import Objective, serving_metrics
+from jaxroof.memory.capacity import kv_bytes_per_token
+from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.struct import Scalar, given
+from jaxroof.numerics.xla_options import QUICK
+from jaxroof.prices.prices import step_prices
+from jaxroof.scheduler import Size
+from jaxroof.scheduler.advance import Work, step_times
+from jaxroof.scheduler.service.handover import exposed
+from sweeps.ask.axes import leaf
+from sweeps.run.points import scenario_at
+from sweeps.run.simulated.between import link_between, request_delay, waits_for_steps
+from sweeps.run.simulated.causes import FIELDS, Causes, Durations
+from sweeps.run.simulated.lanes import power
+from sweeps.run.simulated.pieces import limits
+from sweeps.run.simulated.routes import Routes
+from sweeps.run.simulated.service import Serviced
+
+PIECE = 4096
+"""Steps that are priced together: of more, what a derivative needs would not stay in a cache."""
+
+
+class Steps(NamedTuple):
+    """Steps of one kind of engine, leaves of shape [steps]; those that only fill up have no weight."""
+
+    work: Work
+    number: Any  # that were made
+    decodes: Any  # 1: decode steps alone
+    swapped: Any  # s
+    loading: Any  # s
+    overlap: Any  # share of loads that runs beside compute
+    tokens: Any  # that were loaded from every tier, shape [steps, tiers]
+    bandwidth: Any  # of every tier, tokens/s, shape [steps, tiers]
+    weight: Any  # derivative of every metric by their time, shape [steps, metrics]
+
+
+class Transfers(NamedTuple):
+    """Caches that were sent, leaves of shape [transfers]."""
+
+    isl: Any
+    spent: Any  # s of the step that completed the prompt
+    weight: Any  # shape [transfers, metrics]
+
+
+@dataclasses.dataclass(frozen=True)
+class Structure:
+    """What a program of derivatives is compiled for, beside shapes."""
+
+    size: Size
+    roles: tuple[int, ...]  # of all engines
+    tiers: tuple[str, ...]
+    layerwise: bool
+    waits: bool  # whether requests wait for steps before they are in a queue
+    plain: bool  # whether steps without drafts are made where tokens are drafted
+    paths: tuple[str, ...]
+
+
+RATE = "workload.rate"
+"""Path of the rate of requests, which scales the times at which they are sent."""
+
+
+def slopes(
+    found: Serviced,
+    scenario: Scenario,
+    metrics: Sequence[str],
+    paths: Sequence[str],
+    routes: Routes,
+    also: Sequence[Pool] = (),
+) -> dict[str, dict[str, float]]:
+    """Derivatives dy / d ln x of metrics by numbers of a scenario, by metric and path. Needs JAX's 64-bit mode.
+
+    Args:
+      found: a service that was simulated with a trace.
+      scenario: it was simulated with; its workload is a `Service`.
+      metrics: of `jaxroof.jobs.serve.serving_metrics`.
+      paths: of real numbers of the scenario, and `RATE`.
+      routes, also: it was simulated with; numbers of replicas of other kinds are not turned.
+    """
+    trace = given(found.trace, "trace of the simulation")
+    traffic, policy = scenario.workload.traffic, scenario.workload.policy
+    causes = Causes(trace.run, trace.records, traffic)
+    of_requests, of_steps = _by_times(found, causes, scenario, tuple(metrics))
+    weights = causes.backwards(of_requests, of_steps)
+    link = trace.run.service.transfer
+    transfers = None
+    if link is not None:
+        weights, transfers = _transfers(trace.records, causes, weights, trace.run)
+    kinds = trace.kinds[np.asarray(trace.records.engine)[causes.steps]]
+    drafting = [place[2].drafts is not None for place in _places(scenario, also)]
+    steps = [
+        _steps(trace.records, trace.run, causes, weights, np.flatnonzero(kinds == kind), drafts)
+        for kind, drafts in enumerate(drafting)
+    ]
+    structure = Structure(
+        size=trace.size,
+        roles=tuple(int(role) for role in found.roles),
+        tiers=routes.tier_names,
+        layerwise=routes.layerwise,
+        waits=waits_for_steps(found.roles[0], policy),
+        plain=any(drafting) and not bool(np.all(np.isinf(policy.draft_limit))),
+        paths=tuple(paths),
+    )
+    numbers = jax.tree.map(lambda leaf: np.asarray(leaf, float), (scenario, tuple(also)))
+    beside = np.float64(found.blocks[0]), weights.delay, weights.arrivals
+    by_path = np.asarray(_program()(np.ones(len(paths)), *numbers, tuple(steps), transfers, *beside, structure))
+    return {
+        metric: dict(zip(paths, map(float, row), strict=True)) for metric, row in zip(metrics, by_path, strict=True)
+    }
+
+
+# 1. From metrics to times.
+
+
+def _by_times(
+    found: Serviced, causes: Causes, scenario: Scenario, metrics: tuple[str, ...]
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Derivatives of metrics by times of requests, and by those of steps in the order of `causes.steps`."""
+    times = {name: np.asarray(getattr(found.served, name)) for name in FIELDS}
+    durations = [np.asarray(one.duration) for one in found.timelines]
+    own = scenario.workload
+    rest = found.served, tuple(found.timelines), own.traffic, tuple(found.blocks), own.objective
+    with jax.numpy_dtype_promotion("standard"):
+        of_requests, of_durations = _metric_slopes()(times, durations, *rest, metrics)
+    # Timelines have the steps of every engine in their order.
+    engine = np.asarray(given(found.trace, "trace").records.engine)[causes.steps]
+    of_steps = np.zeros((len(metrics), len(causes.steps)))
+    for number, slopes in enumerate(of_durations):
+        own_steps = np.flatnonzero(engine == number)
+        of_steps[:, own_steps] = np.asarray(slopes)[:, : len(own_steps)]
+    return {name: np.nan_to_num(np.asarray(slopes)) for name, slopes in of_requests.items()}, of_steps
+
+
+@functools.cache
+def _metric_slopes() -> Callable[..., Any]:
+    def values(
+        times: dict[str, Any],
+        durations: list[Any],
+        served: Served,
+        timelines: tuple[Timeline, ...],
+        traffic: Any,
+        blocks: Any,
+        objective: Objective,
+        names: tuple[str, ...],
+    ) -> Any:
+        # An engine's clock passes with its steps: what else it does has no effect on the times between tokens.
+        together = []
+        for one, duration in zip(timelines, durations, strict=True):
+            later = jnp.cumsum(duration)
+            end = one.end + (later - jax.lax.stop_gradient(later))
+            together.append(dataclasses.replace(one, end=end, duration=duration))
+        moved = dataclasses.replace(served, **times)
+        metrics = serving_metrics(moved, together, traffic, blocks, objective)
+        return jnp.stack([metrics[name] for name in names])
+
+    return jax.jit(jax.jacrev(values, (0, 1)), static_argnums=7, compiler_options=dict(QUICK))
+
+
+# 2. What steps and transfers have to do, with their weights.
+
+
+def _steps(
+    records: Any, run: Any, causes: Causes, weights: Durations, chosen: np.ndarray, drafts: bool
+) -> Steps:
+    """Some steps, filled up to a power of two of them."""
+    trace, ends, planned = records.trace, causes.steps[chosen], causes.planned[chosen]
+    engine = np.asarray(records.engine)[ends]
+    number = np.asarray(records.steps, float)[ends]
+    rules = run.service.engines.tiers
+    tokens, bandwidth = np.zeros((len(ends), 0)), np.ones((len(ends), 0))
+    if rules is not None:
+        tokens, bandwidth = causes.loaded(records)[chosen], np.asarray(rules.bandwidth)[engine]
+    work = jax.tree.map(lambda column: np.asarray(column)[planned], trace.work)
+    found = Steps(
+        work=work if drafts else work._replace(drafted=None),
+        number=number,
+        decodes=(np.asarray(records.prompt)[ends] <= 0).astype(float),
+        swapped=np.asarray(trace.swapped)[planned],
+        loading=np.asarray(trace.loading)[planned],
+        overlap=np.zeros(len(ends)) if rules is None else np.asarray(rules.overlap)[engine],
+        tokens=tokens,
+        bandwidth=bandwidth,
+        weight=weights.steps[:, chosen].T,
+    )
+    more = power(len(ends), 64) - len(ends)
+
+    def filled(column: Any) -> np.ndarray:
+        # The last step again, or one of one token, whose weight is 0.
+        return np.concatenate([column, np.broadcast_to(column[-1:] if len(column) else 1.0, (more, *column.shape[1:]))])
+
+    return jax.tree.map(filled, found)._replace(weight=np.pad(found.weight, ((0, more), (0, 0))))
+
+
+def _transfers(records: Any, causes: Causes, weights: Durations, run: Any) -> tuple[Durations, Transfers]:
+    """Caches that were sent, and weights with what the steps before them have hidden."""
+    link = jax.tree.map(np.asarray, run.service.transfer)
+    isl = np.asarray(run.service.engines.isl, float)[np.asarray(records.accepted)[causes.transfers]]
+    slower = np.minimum(link.rate[causes.sender], link.rate[causes.receiver])
+    takes = link.latency + isl / slower
+    pace = np.asarray(records.pace)[causes.steps]
+    known = causes.spent >= 0
+    spent = np.where(known, pace[np.maximum(causes.spent, 0)] if len(pace) else 0.0, 0.0)
+    # A longer step hides more of a cache that is sent layer by layer.
+    hides = known & (link.layers > 0.0) & (takes - spent > takes / np.maximum(link.layers, 1.0))
+    steps = weights.steps.copy()
+    np.subtract.at(steps, (slice(None), causes.spent[hides]), weights.transfers[:, hides])
+    more = power(len(isl), 64) - len(isl)
+    filled = (np.pad(column, (0, more)) for column in (isl, spent))
+    return weights._replace(steps=steps), Transfers(*filled, np.pad(weights.transfers.T, ((0, more), (0, 0))))
+
+
+# 3. From durations to the scenario.
+
+
+@functools.cache
+def _program() -> Callable[..., Any]:
+    """Derivatives of weighted durations by factors of the scenario's numbers, shape [metrics, paths]."""
+    return jax.jit(jax.jacrev(_weighted), static_argnums=8, compiler_options=dict(QUICK))
+
+
+def _weighted(
+    factors: Any,
+    scenario: Scenario,
+    also: tuple[Pool, ...],
+    steps: tuple[Steps, ...],
+    transfers: Transfers | None,
+    blocks: Scalar,
+    delay: Any,
+    arrivals: Any,
+    structure: Structure,
+) -> Any:
+    """Sums of all durations times their weights, shape [metrics]."""
+    turned = dict(zip(structure.paths, factors, strict=True))
+    sent = 1.0 / turned.pop(RATE, 1.0)
+    scenario = scenario_at(scenario, [{path: leaf(scenario, path) * factor for path, factor in turned.items()}])
+    traffic, policy = scenario.workload.traffic, scenario.workload.policy
+    places = _places(scenario, also)
+    beside = policy.acceptance, policy.hidden_host
+    # Steps, kind by kind of engines.
+    total = arrivals * sent
+    for place, some in zip(places, steps, strict=True):
+        hardware, model, deployment, _ = place
+        _, price = step_prices(
+            *place, limits(structure.size), *beside, encode=traffic.encode, plain=structure.plain
+        )
+        faster = [_speed(name, hardware, model, deployment) for name in structure.tiers]
+
+        def weighted(one: Steps, price: Any = price, faster: Any = faster) -> Any:
+            return one.weight * _duration(one, price, faster)
+
+        each = jax.lax.map(jax.checkpoint(weighted), some, batch_size=PIECE)
+        total = total + jnp.sum(each, axis=0)
+    # Requests on their way to a queue.
+    of_first = places[0]
+    part = dataclasses.replace(traffic, arrival=traffic.arrival * sent)
+    price = None
+    if structure.waits:
+        price = step_prices(*of_first, limits(structure.size), *beside, prompts=False)[1]
+    host = of_first[3].host.request_time
+    total = total + delay * request_delay(structure.roles, price, part, policy, blocks, host)
+    # Caches between pools.
+    if transfers is not None:
+        pools = [Pool(hardware=place[0], deployment=place[2], efficiency=place[3]) for place in places]
+        link = link_between(pools, scenario.model, traffic, structure.layerwise)
+        total = total + exposed(link, transfers.isl, transfers.spent) @ transfers.weight
+    return total
+
+
+def _places(scenario: Scenario, also: Sequence[Pool]) -> list[tuple[Any, Any, Any, Any]]:
+    """Hardware, model, deployment and efficiency of every kind of engine, as `sweeps.run.simulated.service.kinds`."""
+    own = Pool(hardware=scenario.hardware, deployment=scenario.deployment, efficiency=scenario.efficiency)
+    pools = [own, *also] if scenario.prefill is None else [scenario.prefill, own]
+    return [(pool.hardware, scenario.model, pool.deployment, pool.efficiency) for pool in pools]
+
+
+def _duration(one: Steps, price: Any, faster: Sequence[Any]) -> Any:
+    """s of some steps of an engine, with the cache that is moved and loaded before them."""
+    first, last = step_times(price, one.work)
+    slope = jnp.where(one.decodes > 0.0, (last - first) / jnp.maximum(one.work.most - 1.0, 1.0), 0.0)
+    time = one.number * first + slope * (0.5 * one.number * (one.number - 1.0))
+    loading = one.loading
+    for tier, speed in enumerate(faster):
+        takes = one.tokens[tier] / one.bandwidth[tier]
+        loading = loading + takes * (1.0 / speed - 1.0)
+    return time + one.swapped + loading - one.overlap * jnp.minimum(time, loading)
+
+
+def _speed(tier: str, hardware: Any, model: Any, deployment: Any) -> Any:
+    """1, with the derivative of a tier's tokens per second relative to them."""
+    path = {"host": hardware.memory.host, "ssd": hardware.memory.storage, "remote": hardware.links.scale_out}[tier]
+    rate = (1.0 if path is None else path.bandwidth) / kv_bytes_per_token(model, deployment)
+    return rate / jax.lax.stop_gradient(rate)
