@@ -291,6 +291,6 @@ class Timeline:
     decoding: Array = number("1", "sequences that each add a token per step")
     prompt_tokens: Array = number("1", "prompt tokens of the step")
     blocks: Array = number("1", "KV blocks in use after it", "those of idle prefixes included")
-    joined: Array = number("1", "prompts that its step completes")
+    joined: Array = number("1", "prompts that its step completes", "those whose cache came meanwhile included")
     running: Array = number("1", "sequences that were admitted and have not ended, after it")
     right: Array | None = number("1", "drafted tokens of its step that are right", "none: nothing drafts", default=None)

@@ -23,7 +23,7 @@ def link_between(pools: Sequence[Pool], model: Model, traffic: Traffic, layerwis
 
     The time of a cache is linear in its tokens: two of them say which line it is.
     """
-    longest = float(max(np.max(traffic.isl), 2.0))
+    longest = jnp.maximum(jnp.max(traffic.isl), 2.0)
     short, long = (transfer_time(*pools, model, tokens) for tokens in (0.5 * longest, longest))
     each = (long - short) / (0.5 * longest)
     return Transfer(

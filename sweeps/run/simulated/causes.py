@@ -22,9 +22,9 @@ from jaxroof.scheduler.service.event import Happening
 from jaxroof.scheduler.service.outcomes import next_instants
 from jaxroof.scheduler.service.service import ServiceRun
 
-COMES, BEGINS, READY, CLOCK, AHEAD = range(5)
-"""Times of an iteration: its delivery, the beginning of its part of an instant, the arrival of the cache that it sent
-for, its clock when it is over; and the steps that its engine has gained, which is a number."""
+COMES, BEGINS, CLOCK, READY, AHEAD = range(5)
+"""Times of an iteration: its delivery, the beginning of its part of an instant, its clock when it is over, the arrival
+of the cache that it sent for; and the steps that its engine has gained, which is a number."""
 
 TIMES = 5
 
@@ -199,7 +199,7 @@ class Causes:
             # The latest of the engine's clock and of the caches that the two engines' links carried last.
             last = [busy[end] for end in ends if end in busy]
             latest = max(last, key=lambda k: ready[k], default=-1)
-            causes[place] = TIMES * latest + READY if latest >= 0 and ready[latest] > high[at] else TIMES * at + BEGINS
+            causes[place] = TIMES * latest + READY if latest >= 0 and ready[latest] > high[at] else TIMES * at + CLOCK
             busy |= dict.fromkeys(ends, int(at))
         self._because(READY, self.transfers, causes)
         self._lasts(READY, self.transfers, len(self.steps) + np.arange(len(self.transfers)))
@@ -258,12 +258,17 @@ class Causes:
         there = np.flatnonzero(np.asarray(records.engine) >= 0)
         trace = records.trace
         cause, waited = np.full(self._count, -1), np.full(self._count, np.inf)
-        enters = np.flatnonzero((np.asarray(records.admitted) >= 0) & (np.asarray(trace.fresh) > 0))
-        at = self._came[np.asarray(records.admitted)[enters]]
-        cause[enters], waited[enters] = TIMES * at + COMES, self._clock[enters] - np.asarray(records.came)[at]
-        joins = np.flatnonzero(np.asarray(trace.joined) >= 0)
-        at = self._accepted[np.asarray(trace.joined, int)[joins]]
-        cause[joins], waited[joins] = TIMES * at + READY, self._clock[joins] - np.asarray(records.ready)[at]
+        # A prompt, one whose cache is sent for, and a cache that has arrived.
+        fresh = np.where(np.asarray(trace.fresh) > 0, records.admitted, -1)
+        again = self._last(records.delivered)
+        for events, at, kind, times in (
+            (fresh, self._came, COMES, records.came),
+            (records.accepted, again, COMES, records.came),
+            (np.asarray(trace.joined, int), self._accepted, READY, records.ready),
+        ):
+            places = np.flatnonzero(np.asarray(events) >= 0)
+            before = at[np.asarray(events)[places]]
+            cause[places], waited[places] = TIMES * before + kind, self._clock[places] - np.asarray(times)[before]
         pace = np.asarray(records.pace)
         tied = there[(cause[there] >= 0) & (waited[there] >= 0.0) & (waited[there] <= pace[there])]
         tied = tied[(pace[tied] > 0.0) & (self._ended[tied] >= 0)]

@@ -26,6 +26,11 @@ def timelines(records: Happening, engines: int) -> list[Timeline]:
         joined = np.concatenate([[0], np.diff(completes)[:-1]]) if len(began) else completes[:0]
         steps = records.steps[began]
         works = steps > 0
+        # Caches that have arrived when the next steps begin.
+        ready = np.sort(records.ready[here[records.accepted[here] >= 0]])
+        there = np.searchsorted(ready, before[works], side="right")
+        joined = np.array(joined)
+        joined[works] += np.diff(there, append=len(ready))
         columns = {
             "end": end,
             "duration": end - before,
