@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli import common, request, serve, step, train
+from sweeps.cli import common, request, serve, service, step, train
 from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
 
 JOBS = ("request", "step", "train", "serve")
@@ -16,10 +16,10 @@ SHARED = ("isl", "osl", "think", "seed", "image", "images")
 """Flags of requests that other jobs read, or that have a value where nothing is said."""
 
 OWN = {
-    "step": tuple(step.NUMBERS),
+    "step": tuple(name for name in step.NUMBERS if name != "prefill"),
     "request": ("batch", "cached", "acceptance"),
     "train": train.WORK,
-    "serve": tuple(name for name in serve.LOAD if name not in SHARED) + ("engine", "policy"),
+    "serve": tuple(name for name in serve.LOAD if name not in SHARED) + ("engine", "policy", *(name for name in service.FLAGS if name != "prefill")),
 }
 """Flags that only one job reads."""
 
@@ -28,7 +28,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags of the verb."""
     parser.add_argument("--job", metavar="JOB", default="request", help="request (default), step, train or serve")
     common.case_arguments(parser)
-    step.workload_arguments(parser)
+    # One word of two jobs: tokens of a step, and settings of a pool.
+    service.arguments(parser)
+    step.workload_arguments(parser, beside=("prefill",))
     request.static_batch_arguments(parser)
     serve.load_arguments(parser, beside=("image", "images"))
     train.workload_arguments(parser)
@@ -63,6 +65,10 @@ def run(options: argparse.Namespace) -> None:
     for job, flags in OWN.items():
         if job != options.job and (foreign := common.given(options, flags)):
             raise ValueError(f"{foreign[0]} is of --job {job}, and this is --job {options.job}")
+    if options.job not in ("step", "serve") and options.prefill:
+        raise ValueError(f"--prefill is of --job step or serve, and this is --job {options.job}")
+    if options.job != "serve":
+        options.prefill = _tokens(options.prefill)
     if options.job == "serve":
         result = found_of_serve(options, names, wanted, exponent)
     else:
@@ -74,6 +80,13 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         return print_json(report.record(result))
     report.show(result, top, options.all, files(options))
+
+
+def _tokens(settings: list[str]) -> str | None:
+    """Tokens of `--prefill`, where it is not of a pool."""
+    if len(settings) > 1:
+        raise ValueError(f"--prefill {settings[1]} is the second one: a step has one")
+    return settings[0] if settings else None
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:

@@ -15,6 +15,9 @@ LISTED = ("also",)
 SETTINGS = {"prefill": "tp=4", "tier_rules": "write=back"}
 """Words that are settings by name, with an example of each."""
 
+FLAGS = (*PLAIN, *LISTED, *SETTINGS, "whole")
+"""All of them."""
+
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""

@@ -1,6 +1,7 @@
 """`jaxroof step`: cost of one engine step of a deployment, op by op."""
 
 import argparse
+from collections.abc import Collection
 from typing import Any
 
 from sweeps.answers.to_json import print_json
@@ -20,9 +21,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     json_argument(parser)
 
 
-def workload_arguments(parser: argparse._ActionsContainer) -> None:
-    """Add the flags that say what one step works on. Prefill and decode together make a mixed step."""
-    add_flags(parser, NUMBERS)
+def workload_arguments(parser: argparse._ActionsContainer, beside: Collection[str] = ()) -> None:
+    """Add the flags that say what one step works on; `beside`: those that the parser has already.
+
+    Prefill and decode together make a mixed step.
+    """
+    add_flags(parser, {name: flag for name, flag in NUMBERS.items() if name not in beside})
     encoder_arguments(parser)
 
 

@@ -175,9 +175,7 @@ def _metric_slopes() -> Callable[..., Any]:
 # 2. What steps and transfers have to do, with their weights.
 
 
-def _steps(
-    records: Any, run: Any, causes: Causes, weights: Durations, chosen: np.ndarray, drafts: bool
-) -> Steps:
+def _steps(records: Any, run: Any, causes: Causes, weights: Durations, chosen: np.ndarray, drafts: bool) -> Steps:
     """Some steps, filled up to a power of two of them."""
     trace, ends, planned = records.trace, causes.steps[chosen], causes.planned[chosen]
     engine = np.asarray(records.engine)[ends]
@@ -256,9 +254,7 @@ def _weighted(
     total = arrivals * sent
     for place, some in zip(places, steps, strict=True):
         hardware, model, deployment, _ = place
-        _, price = step_prices(
-            *place, limits(structure.size), *beside, encode=traffic.encode, plain=structure.plain
-        )
+        _, price = step_prices(*place, limits(structure.size), *beside, encode=traffic.encode, plain=structure.plain)
         faster = [_speed(name, hardware, model, deployment) for name in structure.tiers]
 
         def weighted(one: Steps, price: Any = price, faster: Any = faster) -> Any:

@@ -95,7 +95,8 @@ def without_elasticity(scenario: Any, wanted: Sequence[str] | None = None) -> di
 def _named(scenario: Any, wanted: Sequence[str] | None) -> Iterator[str]:
     # Leaves that are arrays are tables, not knobs.
     known = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
-    roots = ROOTS if wanted is None else tuple(dict.fromkeys(wanted))
+    pool = ("prefill.hardware", "prefill.deployment") if getattr(scenario, "prefill", None) is not None else ()
+    roots = (*ROOTS, *pool) if wanted is None else tuple(dict.fromkeys(wanted))
     # All wanted paths are checked before the first number is handed out.
     for root in roots:
         below = [path for path in known if path == root or path.startswith(f"{root}.")]

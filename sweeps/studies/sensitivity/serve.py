@@ -1,42 +1,37 @@
-"""Sensitivities of a simulated engine: elasticities of latencies and rates of one stream of requests."""
+"""Sensitivities of a simulated service: elasticities of latencies and rates of one stream of requests."""
 
 import dataclasses
-import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from jaxroof.batch import STATUSES
 from jaxroof.jobs import JOBS, Scenario
-from jaxroof.jobs.serve import serving_metrics
-from jaxroof.numerics.arrays import jax
-from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.jobs.serve import Service, serving_metrics
+from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.smooth import SHARPNESS
 from jaxroof.numerics.struct import Scalar, struct
-from jaxroof.numerics.xla_options import QUICK
-from jaxroof.scheduler import Size, cache_blocks, simulate
-from sweeps.ask.axes import leaf, leaf_paths
+from jaxroof.scheduler.service.handover import WHOLE
+from sweeps.ask.leaves import leaf_unit
 from sweeps.run.points import scenario_at
 from sweeps.run.precision import precision
-from sweeps.run.simulated.simulation import grown, size_for
+from sweeps.run.simulated.routes import Routes
+from sweeps.run.simulated.service import EngineKind, Serviced, kinds, serviced
+from sweeps.run.simulated.simulation import unfinished
+from sweeps.run.simulated.slopes import slopes
 from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.run import Setup, setup, unfinished_note
-from sweeps.studies.sensitivity.gradient import moved
-from sweeps.studies.sensitivity.knobs import knobs, without_elasticity
+from sweeps.studies.sensitivity.knobs import Knob, knobs, without_elasticity
 from sweeps.studies.sensitivity.point import Sensitivities, chosen, known_metrics, require_some
 from sweeps.studies.sensitivity.turns import Turn, turned_values, turns
 
-REQUESTS = 64
-"""Requests that are simulated where nobody says how many: a gradient takes several times a simulation."""
-
-ITERATIONS = 4
-"""Of the simulator per request, to begin with; doubled while requests are left."""
-
-MOST_DOUBLINGS = 4
+REQUESTS = 200
+"""Requests that are simulated where nobody says how many."""
 
 DECISIONS = "steps or the scheduler's decisions"
 """Reason of all differences between gradients and real changes of a simulation."""
+
+SIZES = ("deployment.dp", "prefill.deployment.dp", "policy.max_sequences", "policy.token_budget")
+"""Whole numbers that decide and have no gradient: new simulations alone say what they do."""
 
 
 @struct
@@ -55,16 +50,17 @@ def sensitivity_of_serve(
 ) -> tuple[Setup, tuple[str, ...], Sensitivities, dict[str, tuple[Turn, ...]]]:
     """Setup, notes, elasticities of the metrics of a simulation, and new simulations beside the largest ones.
 
-    Forward mode, one compiled program of the whole simulation and one call per knob. What the scheduler decides
-    (admissions, batches, preemptions, counts of requests) has no gradient; when steps end has one. A rate scales the
-    times of all arrivals.
+    Reverse mode from the record of one simulation: `sweeps.run.simulated.slopes`. What the scheduler decides
+    (routes, admissions, batches, preemptions, counts of requests) has no gradient; when steps end has one. A rate
+    scales the times of all arrivals.
 
     Args:
       asked: what is simulated.
       metrics: real-valued ones of the simulation; None: mean latencies.
-      wanted: knobs, as `sweeps.studies.sensitivity.knobs.knobs` takes them.
+      wanted: knobs, as `sweeps.studies.sensitivity.knobs.knobs` takes them, and `SIZES`.
       exponent: of smoothing; None: `jaxroof.numerics.smooth.SHARPNESS`.
-      top: knobs that are turned, those with the largest elasticities: each takes two simulations.
+      top: knobs that are turned, those with the largest elasticities: each takes two simulations. Sizes of pools and
+        of batches are turned beside them.
 
     Raises:
       ValueError: one line, for a metric or knob that there is not, and for what `sweeps.serving.run.setup` refuses.
@@ -72,101 +68,133 @@ def sensitivity_of_serve(
     if asked.requests is None and asked.duration is None and asked.trace is None:
         asked = dataclasses.replace(asked, requests=REQUESTS)
     prepared = setup(asked)
-    traffic, policy = prepared.replica.traffic, prepared.policy
-    arrivals = np.asarray(traffic.arrival)
-    span = float(arrivals[-1] - arrivals[0]) if traffic.clients is None else 0.0
-    # Requests/s of all replicas, from the intervals of the one that is simulated.
-    rate = prepared.replicas * (len(arrivals) - 1) / span if span > 0.0 else None
+    rate = _rate(prepared)
     # The stream's rate takes the place of the workload, so that it is a knob as well.
     scenario = dataclasses.replace(prepared.case.scenario, workload=ServedStream(rate=rate))
-    turned = knobs(scenario, wanted)
-    size = size_for(traffic, policy)
-    # Few iterations to begin with; `grown` doubles them while requests are left.
-    size = dataclasses.replace(size, iterations=ITERATIONS * len(arrivals) + 64)
+    sizes = _sizes(prepared, wanted)
+    own = None if wanted is None else [path for path in wanted if path.partition(".")[0] != "policy"]
+    named = {knob.path for knob in sizes}
+    plain = tuple(knob for knob in knobs(scenario, own) if knob.path not in named) if own or wanted is None else ()
+    turned = (*plain, *sizes)
+    require_some(turned)
     with precision("float64"), chosen(exponent):
-        limits = prepared.replica.objective(prepared.objective)
-        one = functools.partial(_metrics, traffic=traffic, policy=policy, objective=limits)
-        numbers = [path for path in leaf_paths(scenario) if not getattr(leaf(scenario, path), "ndim", 0)]
-        parts = {knob.path.partition(".")[0] for knob in turned}  # every other number would add to what is compiled
-        still = {path: np.float64(0.0) for path in numbers if path.partition(".")[0] in parts}
-
-        def tried(size: Size) -> tuple[tuple[Any, ...], jax.Array]:
-            along = jax.jit(functools.partial(_slopes, one, size), compiler_options=dict(QUICK))
-            values, _, left = jax.device_get(along(scenario, still))
-            return (along, values), left
-
-        # Values too come from the gradient's program, along no direction: one compilation.
-        (along, values), _, left = grown(tried, size, MOST_DOUBLINGS)
+        found, values = _simulated(prepared, scenario)
         # Without a choice of metrics, those that are 0 are left out: they have no elasticity.
         known = [name for name, value in values.items() if metrics is not None or value > 0.0]
         names = known_metrics("serve", known, metrics)
-        require_some(turned)
-        # One call per knob, along its direction of d ln x.
-        rows = [along(scenario, still | {knob.path: np.float64(1.0)})[:2] for knob in turned]
-        values = {name: float(rows[0][0][name]) for name in names}
-        slopes = {
-            name: np.array([float(row[name]) for _, row in rows]) / (value if value > 0.0 else np.nan)
-            for name, value in values.items()
-        }
+        values = {name: values[name] for name in names}
         point = Sensitivities(
             job="serve",
             knobs=turned,
-            left_out=without_elasticity(scenario, wanted),
+            left_out=without_elasticity(scenario, own) if own or wanted is None else {},
             metrics=values,
-            elasticities=slopes,
+            elasticities=_elasticities(prepared, scenario, found, values, plain, len(sizes)),
             bounds={},
             smoothing=SHARPNESS if exponent is None else exponent,
         )
-        matter = point.top(len(turned))
-        shown = [knob for knob in matter if not knob.whole][:top]  # degrees change what is simulated
-        ends = turned_values(JOBS["serve"], scenario, shown)
+        shown = [knob for knob in point.top(len(turned)) if not knob.whole][:top]  # degrees change what is simulated
+        ends = np.concatenate([turned_values(JOBS["serve"], scenario, shown), _neighbours(sizes)])
+        shown = [*shown, *sizes]
         moved_to = {name: np.full(ends.shape, np.nan) for name in values}
         for place in zip(*np.nonzero(np.isfinite(ends)), strict=True):
-            there = along(scenario_at(scenario, [{shown[place[0]].path: float(ends[place])}]), still)[0]
+            there = _turned(prepared, scenario, shown[place[0]], float(ends[place]))
             for name, column in moved_to.items():
-                column[place] = there[name]
+                column[place] = np.nan if there is None else there[name]
         checks = {
             name: tuple(row if row.agrees else dataclasses.replace(row, reason=DECISIONS) for row in rows)
             for name, rows in turns(moved_to, point, shown, ends).items()
         }
+    left = unfinished(found.served)
     notes = (*prepared.notes, *([unfinished_note(left)] if left else []))
     return prepared, notes, point, checks
 
 
-def _metrics(
-    scenario: Scenario, size: Size, traffic: Any, policy: Any, objective: Any
-) -> tuple[dict[str, Any], jax.Array]:
-    """Metrics of one simulation, rates of all replicas; and how many requests were left."""
-    place = scenario.hardware, scenario.model, scenario.deployment
-    rate = scenario.workload.rate
-    arrival = jnp.asarray(traffic.arrival, dtype=float)
-    # At the drawn rate the factor is 1; its derivative scales the times of all arrivals with the rate.
+def _rate(prepared: Setup) -> float | None:
+    """Requests/s of all replicas, from the intervals of those that are simulated; None: clients send them."""
+    traffic = prepared.replica.traffic
+    if traffic.clients is not None:
+        return None
+    arrivals = np.asarray(traffic.arrival)
+    arrivals = arrivals[np.isfinite(arrivals)]
+    span = float(np.max(arrivals) - np.min(arrivals))
+    return _parts(prepared) * (len(arrivals) - 1) / span if span > 0.0 else None
+
+
+def _parts(prepared: Setup) -> int:
+    """Replicas for each of which as many requests come as are simulated."""
+    return prepared.replicas if prepared.routes is None else 1
+
+
+def _simulated(prepared: Setup, scenario: Scenario) -> tuple[Serviced, dict[str, float]]:
+    """A simulation of a scenario whose workload is the stream's rate, and its metrics."""
+    routes = Routes() if prepared.routes is None else prepared.routes
+    served = _of_service(prepared, scenario)
+    pools = [kind.pool for kind in prepared.also]
+    engines = [EngineKind(served, 1, WHOLE)] if prepared.routes is None else kinds(served, pools)
+    found = serviced(engines, routes, traced=True)
+    work = served.workload
+    with eager():
+        metrics = serving_metrics(found.served, found.timelines, work.traffic, found.blocks, work.objective)
+    return found, {name: float(value) for name, value in metrics.items()}
+
+
+def _of_service(prepared: Setup, scenario: Scenario) -> Scenario:
+    """The scenario with its requests, whose times follow its rate."""
+    traffic, rate = prepared.replica.traffic, scenario.workload.rate
     if rate is not None:
-        arrival = arrival * (jax.lax.stop_gradient(_known(rate, traffic, scenario)) / rate)
-    traffic = jax.tree.map(lambda column: jnp.asarray(column, dtype=float), traffic)
-    traffic = dataclasses.replace(traffic, arrival=arrival)
-    served, timeline = simulate(*place, scenario.efficiency, traffic, policy, size)
-    # The number of blocks in the cache is whole: it has no gradient.
-    blocks = jax.lax.stop_gradient(cache_blocks(*place, policy))
-    limits = jax.tree.map(lambda limit: jnp.asarray(limit, dtype=float), objective)
-    metrics = serving_metrics(served, timeline, traffic, blocks, limits)
-    left = jnp.sum(served.status == STATUSES.index("unfinished"), dtype=jnp.int32)
-    return metrics, left
+        traffic = dataclasses.replace(traffic, arrival=np.asarray(traffic.arrival) * (_rate(prepared) / rate))
+    work = Service(traffic=traffic, policy=prepared.policy, objective=prepared.replica.objective(prepared.objective))
+    return dataclasses.replace(scenario, workload=work)
 
 
-def _known(rate: Scalar, traffic: Any, scenario: Scenario) -> jax.Array:
-    """Requests/s of the stream as it was drawn, of all replicas."""
-    arrival = np.asarray(traffic.arrival, dtype=float)
-    return jnp.asarray((len(arrival) - 1) / (arrival[-1] - arrival[0])) * scenario.deployment.dp
+def _elasticities(
+    prepared: Setup, scenario: Scenario, found: Serviced, values: dict[str, float], plain: Sequence[Knob], sizes: int
+) -> dict[str, np.ndarray]:
+    """Elasticities of metrics in knobs, and in sizes, which have none."""
+    routes = Routes() if prepared.routes is None else prepared.routes
+    also = [kind.pool for kind in prepared.also]
+    paths = [knob.path for knob in plain]
+    by_metric = slopes(found, _of_service(prepared, scenario), tuple(values), paths, routes, also)
+    return {
+        name: np.array([*by_metric[name].values(), *[0.0] * sizes]) / (value if value > 0.0 else np.nan)
+        for name, value in values.items()
+    }
 
 
-def _slopes(
-    one: Any, size: Size, scenario: Scenario, direction: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any], jax.Array]:
-    """Metrics y, dy for d ln x of every number along `direction`, and how many requests were left."""
+def _sizes(prepared: Setup, wanted: Sequence[str] | None) -> tuple[Knob, ...]:
+    """Sizes of pools and of batches as knobs."""
+    scenario, policy = prepared.case.scenario, prepared.policy
+    values = {f"policy.{name}": float(getattr(policy, name)) for name in ("max_sequences", "token_budget")}
+    if prepared.routes is not None:
+        values["deployment.dp"] = float(scenario.deployment.dp)
+    if scenario.prefill is not None:
+        values["prefill.deployment.dp"] = float(scenario.prefill.deployment.dp)
 
-    def metrics(factors: dict[str, Any]) -> tuple[dict[str, jax.Array], jax.Array]:
-        return one(moved(scenario, factors), size=size)
+    def named(path: str) -> bool:
+        return wanted is None or any(path == part or path.startswith(f"{part}.") for part in wanted)
 
-    # At factors of 1, the derivative by a factor is the one by ln x.
-    return jax.jvp(metrics, (jax.tree.map(jnp.ones_like, direction),), (direction,), has_aux=True)
+    return tuple(
+        Knob(path, values[path], leaf_unit(path), True, True)
+        for path in SIZES
+        if path in values and values[path] < 2.0**30 and named(path)
+    )
+
+
+def _neighbours(sizes: Sequence[Knob]) -> np.ndarray:
+    """Whole numbers next to a tenth less and more of sizes, at least one away, shape [sizes, 2]; NaN below 1."""
+    ends = np.array([[min(round(0.9 * k.value), k.value - 1), max(round(1.1 * k.value), k.value + 1)] for k in sizes])
+    return np.where(ends >= 1.0, ends, np.nan).reshape(-1, 2)
+
+
+def _turned(prepared: Setup, scenario: Scenario, knob: Knob, value: float) -> dict[str, float] | None:
+    """Metrics with a knob turned to a value; None where that cannot be simulated."""
+    if knob.path not in SIZES:
+        return _simulated(prepared, scenario_at(scenario, [{knob.path: value}]))[1]
+    part, _, name = knob.path.rpartition(".")
+    field = part.partition(".")[0]
+    asked = dataclasses.replace(prepared.spec, **{field: {**getattr(prepared.spec, field), name: int(value)}})
+    try:
+        other = setup(asked)
+    except ValueError:  # such as clients that cannot be shared evenly
+        return None
+    return _simulated(other, dataclasses.replace(other.case.scenario, workload=scenario.workload))[1]
