@@ -19,7 +19,8 @@ OWN = {
     "step": tuple(name for name in step.NUMBERS if name != "prefill"),
     "request": ("batch", "cached", "acceptance"),
     "train": train.WORK,
-    "serve": tuple(name for name in serve.LOAD if name not in SHARED) + ("engine", "policy", *(name for name in service.FLAGS if name != "prefill")),
+    "serve": tuple(name for name in serve.LOAD if name not in SHARED)
+    + ("engine", "policy", *(name for name in service.FLAGS if name != "prefill")),
 }
 """Flags that only one job reads."""
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxroof.batch import Served, Timeline
+from jaxroof.deployment.speculation import undrafted
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.serve import Objective, serving_metrics
@@ -21,7 +22,7 @@ from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.numerics.struct import Scalar, given
 from jaxroof.numerics.xla_options import QUICK
 from jaxroof.prices.prices import step_prices
-from jaxroof.scheduler import Size
+from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.scheduler.advance import Work, step_times
 from jaxroof.scheduler.service.handover import exposed
 from sweeps.ask.axes import leaf
@@ -31,7 +32,8 @@ from sweeps.run.simulated.causes import FIELDS, Causes, Durations
 from sweeps.run.simulated.lanes import power
 from sweeps.run.simulated.pieces import limits
 from sweeps.run.simulated.routes import Routes
-from sweeps.run.simulated.service import Serviced
+from sweeps.run.simulated.service import Serviced, Trace
+from sweeps.run.simulated.simulation import drafting_tables
 
 PIECE = 4096
 """Steps that are priced together: of more, what a derivative needs would not stay in a cache."""
@@ -59,19 +61,6 @@ class Transfers(NamedTuple):
     weight: Any  # shape [transfers, metrics]
 
 
-@dataclasses.dataclass(frozen=True)
-class Structure:
-    """What a program of derivatives is compiled for, beside shapes."""
-
-    size: Size
-    roles: tuple[int, ...]  # of all engines
-    tiers: tuple[str, ...]
-    layerwise: bool
-    waits: bool  # whether requests wait for steps before they are in a queue
-    plain: bool  # whether steps without drafts are made where tokens are drafted
-    paths: tuple[str, ...]
-
-
 RATE = "workload.rate"
 """Path of the rate of requests, which scales the times at which they are sent."""
 
@@ -94,8 +83,7 @@ def slopes(
       routes, also: it was simulated with; numbers of replicas of other kinds are not turned.
     """
     trace = given(found.trace, "trace of the simulation")
-    traffic, policy = scenario.workload.traffic, scenario.workload.policy
-    causes = Causes(trace.run, trace.records, traffic)
+    causes = Causes(trace.run, trace.records, scenario.workload.traffic)
     of_requests, of_steps = _by_times(found, causes, scenario, tuple(metrics))
     weights = causes.backwards(of_requests, of_steps)
     link = trace.run.service.transfer
@@ -108,21 +96,22 @@ def slopes(
         _steps(trace.records, trace.run, causes, weights, np.flatnonzero(kinds == kind), drafts)
         for kind, drafts in enumerate(drafting)
     ]
-    structure = Structure(
-        size=trace.size,
-        roles=tuple(int(role) for role in found.roles),
-        tiers=routes.tier_names,
-        layerwise=routes.layerwise,
-        waits=waits_for_steps(found.roles[0], policy),
-        plain=any(drafting) and not bool(np.all(np.isinf(policy.draft_limit))),
-        paths=tuple(paths),
-    )
-    numbers = jax.tree.map(lambda leaf: np.asarray(leaf, float), (scenario, tuple(also)))
-    beside = np.float64(found.blocks[0]), weights.delay, weights.arrivals
-    by_path = np.asarray(_program()(np.ones(len(paths)), *numbers, tuple(steps), transfers, *beside, structure))
-    return {
-        metric: dict(zip(paths, map(float, row), strict=True)) for metric, row in zip(metrics, by_path, strict=True)
-    }
+    by_place = _by_places(trace, scenario, also, routes, found, steps, transfers, weights)
+
+    # Numbers of the scenario times factors, and what follows from them by laws.
+    def places(factors: dict[str, Any]) -> Any:
+        moved = scenario_at(scenario, [{path: leaf(scenario, path) * factor for path, factor in factors.items()}])
+        return jax.tree.map(jnp.asarray, _places(moved, also))
+
+    own = [path for path in paths if path != RATE]
+    _, back = jax.vjp(places, dict.fromkeys(own, jnp.ones(())))
+    result = {}
+    for number, metric in enumerate(metrics):
+        (slope,) = back(jax.tree.map(lambda leaf, number=number: jnp.asarray(leaf[number]), by_place))
+        # A rate divides all times at which requests are sent.
+        slope[RATE] = -weights.arrivals[number]
+        result[metric] = {path: float(slope[path]) for path in paths}
+    return result
 
 
 # 1. From metrics to times.
@@ -223,59 +212,107 @@ def _transfers(records: Any, causes: Causes, weights: Durations, run: Any) -> tu
     return weights._replace(steps=steps), Transfers(*filled, np.pad(weights.transfers.T, ((0, more), (0, 0))))
 
 
-# 3. From durations to the scenario.
+# 3. From durations to the numbers of the places where engines run.
+
+
+def _by_places(
+    trace: Trace,
+    scenario: Scenario,
+    also: Sequence[Pool],
+    routes: Routes,
+    found: Serviced,
+    steps: Sequence[Steps],
+    transfers: Transfers | None,
+    weights: Durations,
+) -> list[Any]:
+    """Derivatives of metrics by every number of every kind's place, leaves of shape [metrics, ...]."""
+    traffic, policy = scenario.workload.traffic, scenario.workload.policy
+    places = jax.tree.map(lambda number: np.asarray(number, float), _places(scenario, also))
+    beside = policy.acceptance, policy.hidden_host
+    most = limits(trace.size)
+    by_place = []
+    for place, some in zip(places, steps, strict=True):
+        stacked = drafting_tables(place, scenario.workload, trace.size, 1)
+        tables = jax.tree.map(lambda leaf: np.asarray(leaf)[0], stacked)
+        of_tables, of_place = _step_slopes()(tables, place, some, beside, traffic.encode, most, routes.tier_names)
+        through = _table_slopes()(place, traffic.encode, of_tables, most, tables.plain is not None)
+        by_place.append(_sum(of_place, through))
+    waits = waits_for_steps(found.roles[0], policy)
+    numbers = jax.tree.map(lambda number: np.asarray(number, float), (traffic, policy))
+    others = _other_slopes()(
+        places, transfers, weights.delay, *numbers, found.blocks[0], most, tuple(found.roles), waits, routes.layerwise
+    )
+    return _sum(by_place, others)
+
+
+def _sum(one: Any, other: Any) -> Any:
+    return jax.tree.map(lambda a, b: np.asarray(a) + np.asarray(b), one, other)
 
 
 @functools.cache
-def _program() -> Callable[..., Any]:
-    """Derivatives of weighted durations by factors of the scenario's numbers, shape [metrics, paths]."""
-    return jax.jit(jax.jacrev(_weighted), static_argnums=8, compiler_options=dict(QUICK))
-
-
-def _weighted(
-    factors: Any,
-    scenario: Scenario,
-    also: tuple[Pool, ...],
-    steps: tuple[Steps, ...],
-    transfers: Transfers | None,
-    blocks: Scalar,
-    delay: Any,
-    arrivals: Any,
-    structure: Structure,
-) -> Any:
-    """Sums of all durations times their weights, shape [metrics]."""
-    turned = dict(zip(structure.paths, factors, strict=True))
-    sent = 1.0 / turned.pop(RATE, 1.0)
-    scenario = scenario_at(scenario, [{path: leaf(scenario, path) * factor for path, factor in turned.items()}])
-    traffic, policy = scenario.workload.traffic, scenario.workload.policy
-    places = _places(scenario, also)
-    beside = policy.acceptance, policy.hidden_host
-    # Steps, kind by kind of engines.
-    total = arrivals * sent
-    for place, some in zip(places, steps, strict=True):
+def _step_slopes() -> Callable[..., Any]:
+    def total(
+        tables: StepPrices, place: Any, steps: Steps, beside: Any, encode: Any, most: Limits, tiers: tuple[str, ...]
+    ) -> Any:
         hardware, model, deployment, _ = place
-        _, price = step_prices(*place, limits(structure.size), *beside, encode=traffic.encode, plain=structure.plain)
-        faster = [_speed(name, hardware, model, deployment) for name in structure.tiers]
+        _, price = step_prices(*place, most, *beside, tables, encode=encode)
+        faster = [_speed(name, hardware, model, deployment) for name in tiers]
 
-        def weighted(one: Steps, price: Any = price, faster: Any = faster) -> Any:
+        def weighted(one: Steps) -> Any:
             return one.weight * _duration(one, price, faster)
 
-        each = jax.lax.map(jax.checkpoint(weighted), some, batch_size=PIECE)
-        total = total + jnp.sum(each, axis=0)
-    # Requests on their way to a queue.
-    of_first = places[0]
-    part = dataclasses.replace(traffic, arrival=traffic.arrival * sent)
-    price = None
-    if structure.waits:
-        price = step_prices(*of_first, limits(structure.size), *beside, prompts=False)[1]
-    host = of_first[3].host.request_time
-    total = total + delay * request_delay(structure.roles, price, part, policy, blocks, host)
-    # Caches between pools.
-    if transfers is not None:
+        return jnp.sum(jax.lax.map(jax.checkpoint(weighted), steps, batch_size=PIECE), axis=0)
+
+    return jax.jit(jax.jacrev(total, (0, 1)), static_argnums=(5, 6), compiler_options=dict(QUICK))
+
+
+@functools.cache
+def _table_slopes() -> Callable[..., Any]:
+    """Derivatives by numbers of a place of what has these derivatives by its price tables."""
+
+    def back(place: Any, encode: Any, slopes: StepPrices, most: Limits, plain: bool) -> Any:
+        def tables(place: Any) -> StepPrices:
+            hardware, model, deployment, efficiency = place
+            made = price_tables(Parts(*place), deployment, most, encode)
+            if not plain:
+                return made
+            without = undrafted(deployment)
+            parts = Parts(hardware, model, without, efficiency)
+            return dataclasses.replace(made, plain=price_tables(parts, without, most, encode))
+
+        _, pulled = jax.vjp(tables, place)
+        return jax.vmap(lambda slope: pulled(slope)[0])(slopes)
+
+    return jax.jit(back, static_argnums=(3, 4), compiler_options=dict(QUICK))
+
+
+@functools.cache
+def _other_slopes() -> Callable[..., Any]:
+    """Derivatives of what passes outside of steps: requests on their way to a queue, and caches between pools."""
+
+    def total(
+        places: list[Any],
+        transfers: Transfers | None,
+        delay: Any,
+        traffic: Any,
+        policy: Any,
+        blocks: Scalar,
+        most: Limits,
+        roles: tuple[int, ...],
+        waits: bool,
+        layerwise: bool,
+    ) -> Any:
+        beside = policy.acceptance, policy.hidden_host
+        price = step_prices(*places[0], most, *beside, prompts=False)[1] if waits else None
+        _, model, _, efficiency = places[0]
+        found = delay * request_delay(roles, price, traffic, policy, blocks, efficiency.host.request_time)
+        if transfers is None:
+            return found
         pools = [Pool(hardware=place[0], deployment=place[2], efficiency=place[3]) for place in places]
-        link = link_between(pools, scenario.model, traffic, structure.layerwise)
-        total = total + exposed(link, transfers.isl, transfers.spent) @ transfers.weight
-    return total
+        link = link_between(pools, model, traffic, layerwise)
+        return found + exposed(link, transfers.isl, transfers.spent) @ transfers.weight
+
+    return jax.jit(jax.jacrev(total), static_argnums=(6, 7, 8, 9), compiler_options=dict(QUICK))
 
 
 def _places(scenario: Scenario, also: Sequence[Pool]) -> list[tuple[Any, Any, Any, Any]]:
