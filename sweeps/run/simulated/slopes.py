@@ -17,10 +17,11 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.serve import Objective, serving_metrics
 from jaxroof.memory.capacity import kv_bytes_per_token
-from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.arrays import jax_numpy as jnp
+from jaxroof.numerics.derivatives import Dual
 from jaxroof.numerics.struct import Scalar, given
-from jaxroof.numerics.xla_options import QUICK
+from jaxroof.numerics.xla_options import LIGHT, QUICK
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.scheduler.advance import Work, step_times
@@ -98,20 +99,19 @@ def slopes(
     ]
     by_place = _by_places(trace, scenario, also, routes, found, steps, transfers, weights)
 
-    # Numbers of the scenario times factors, and what follows from them by laws.
-    def places(factors: dict[str, Any]) -> Any:
-        moved = scenario_at(scenario, [{path: leaf(scenario, path) * factor for path, factor in factors.items()}])
-        return jax.tree.map(jnp.asarray, _places(moved, also))
-
+    # Of every number along x, 1 in its own direction of d ln x; and of what follows from it by laws.
     own = [path for path in paths if path != RATE]
-    _, back = jax.vjp(places, dict.fromkeys(own, jnp.ones(())))
-    result = {}
-    for number, metric in enumerate(metrics):
-        (slope,) = back(jax.tree.map(lambda leaf, number=number: jnp.asarray(leaf[number]), by_place))
-        # A rate divides all times at which requests are sent.
-        slope[RATE] = -weights.arrivals[number]
-        result[metric] = {path: float(slope[path]) for path in paths}
-    return result
+    values = [float(leaf(scenario, path)) for path in own]
+    along = {path: Dual(x, x * row) for path, x, row in zip(own, values, np.eye(len(own)), strict=True)}
+    with eager():
+        turned = jax.tree.leaves(_places(scenario_at(scenario, [along]), also))
+    found_slopes = np.zeros((len(metrics), len(own)))
+    for number, slope in zip(turned, jax.tree.leaves(by_place), strict=True):
+        if isinstance(number, Dual):
+            found_slopes += np.multiply.outer(slope, number.tangent)
+    # A rate divides all times at which requests are sent.
+    by_path = dict(zip(own, found_slopes.T, strict=True)) | {RATE: -weights.arrivals}
+    return {name: {path: float(by_path[path][i]) for path in paths} for i, name in enumerate(metrics)}
 
 
 # 1. From metrics to times.
@@ -246,7 +246,7 @@ def _by_places(
 
 
 def _sum(one: Any, other: Any) -> Any:
-    return jax.tree.map(lambda a, b: np.asarray(a) + np.asarray(b), one, other)
+    return jax.tree.map(np.add, *jax.device_get((one, other)))
 
 
 @functools.cache
@@ -263,7 +263,7 @@ def _step_slopes() -> Callable[..., Any]:
 
         return jnp.sum(jax.lax.map(jax.checkpoint(weighted), steps, batch_size=PIECE), axis=0)
 
-    return jax.jit(jax.jacrev(total, (0, 1)), static_argnums=(5, 6), compiler_options=dict(QUICK))
+    return jax.jit(jax.jacrev(total, (0, 1)), static_argnums=(5, 6), compiler_options=dict(LIGHT))
 
 
 @functools.cache
