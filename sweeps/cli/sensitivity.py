@@ -52,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Differentiate, write the files that are wanted, and print the tables or their JSON."""
-    from sweeps.cli.sensitivity_question import found_of, found_of_serve, smoothing_exponent
+    from sweeps.cli.sensitivity_question import found_of, found_of_serve, read_prefill, smoothing_exponent
 
     if options.job not in JOBS:
         raise ValueError(f"--job {options.job} has no sensitivities; known: {', '.join(JOBS)}")
@@ -66,10 +66,7 @@ def run(options: argparse.Namespace) -> None:
     for job, flags in OWN.items():
         if job != options.job and (foreign := common.given(options, flags)):
             raise ValueError(f"{foreign[0]} is of --job {job}, and this is --job {options.job}")
-    if options.job not in ("step", "serve") and options.prefill:
-        raise ValueError(f"--prefill is of --job step or serve, and this is --job {options.job}")
-    if options.job != "serve":
-        options.prefill = _tokens(options.prefill)
+    read_prefill(options)
     if options.job == "serve":
         result = found_of_serve(options, names, wanted, exponent)
     else:
@@ -81,13 +78,6 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         return print_json(report.record(result))
     report.show(result, top, options.all, files(options))
-
-
-def _tokens(settings: list[str]) -> str | None:
-    """Tokens of `--prefill`, where it is not of a pool."""
-    if len(settings) > 1:
-        raise ValueError(f"--prefill {settings[1]} is the second one: a step has one")
-    return settings[0] if settings else None
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:

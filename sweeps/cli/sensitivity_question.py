@@ -61,6 +61,18 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
     return heading(case, what, common.overrides(options.set)), case
 
 
+def read_prefill(options: argparse.Namespace) -> None:
+    """Make `--prefill` what the job takes: tokens of a step, or settings of a pool for prompts."""
+    settings = options.prefill
+    if options.job == "serve":
+        return
+    if settings and options.job != "step":
+        raise ValueError(f"--prefill is of --job step or serve, and this is --job {options.job}")
+    if len(settings) > 1:
+        raise ValueError(f"--prefill {settings[1]} is the second one: a step has one")
+    options.prefill = settings[0] if settings else None
+
+
 def smoothing_exponent(text: str | None) -> float | None:
     """The exponent; None where the flag was not given."""
     if text is None:

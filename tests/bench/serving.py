@@ -16,6 +16,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -30,7 +31,8 @@ class Case(NamedTuple):
     requests: int
     slots: int
     threads: int = 1
-    # "metrics", "gradient" of mean and p99 TTFT, "plain": the simulator of the tests, or one of all replicas together
+    # "metrics"; "gradient" of mean and p99 TTFT through the loop, "slopes" of both from its record; "plain", the
+    # simulator of the tests; or one of all replicas together
     what: str = "metrics"
     efficiency: str = "derated"
 
@@ -50,6 +52,7 @@ CASES = {
     "pools": Case("3 + 5 replicas in pools, conversations that wait", 8, 1000, 64, what="pools"),
     "fleet": Case("100 replicas, prompts that begin alike, prefix router", 100, 1000, 64, what="fleet"),
     "everything": Case("3 + 5 replicas in pools, two tiers, drafts", 8, 1000, 64, what="everything"),
+    "slopes": Case("one simulation of 10,000 and gradients of mean and p99 TTFT", 1, 10_000, 64, what="slopes"),
     "gradient": Case("one simulation, gradient of mean and p99 TTFT", 1, 1000, 64, what="gradient"),
 }
 
@@ -102,7 +105,14 @@ def measured(name: str, repeats: int) -> dict:
 
     jax.config.update("jax_enable_x64", True)
     case = CASES[name]
-    made = {"plain": plain, "service": service, "pools": service, "fleet": service, "everything": everything}
+    made = {
+        "plain": plain,
+        "slopes": recorded,
+        "service": service,
+        "pools": service,
+        "fleet": service,
+        "everything": everything,
+    }
     run, iterations, per_request = made.get(case.what, compiled)(case)
     begun = time.perf_counter()
     run()
@@ -132,31 +142,55 @@ def streams(case: Case):
     )
 
 
+def alone(case: Case):
+    """One replica and its requests."""
+    import hwspaces
+    import workloads
+    from jaxroof.batch import Policy
+    from jaxroof.jobs import Scenario
+    from jaxroof.jobs.serve import Service
+    from sweeps.ask.cases import model_deployment
+    from workloads.streams.stream import traffic
+
+    entry = workloads.model("Llama-3.1-70B")
+    return Scenario(
+        hardware=hwspaces.hardware("H100-SXM").hardware,
+        model=entry.model,
+        deployment=dataclasses.replace(model_deployment(entry, None), tp=8.0),
+        workload=Service(traffic=traffic(streams(case)), policy=Policy(max_sequences=float(case.slots))),
+        efficiency=hwspaces.efficiency(case.efficiency).efficiency,
+    )
+
+
+def recorded(case: Case):
+    """A simulation and, from its record, derivatives by every number of the hardware."""
+    from sweeps.ask.axes import leaf, leaf_paths
+    from sweeps.run.simulated.routes import Routes
+    from sweeps.run.simulated.service import EngineKind, serviced
+    from sweeps.run.simulated.slopes import slopes
+
+    one, routes, made = alone(case), Routes(), {}
+    numbers = [path for path in leaf_paths(one) if path.startswith("hardware.") and not np.ndim(leaf(one, path))]
+
+    def run() -> None:
+        made["found"] = serviced([EngineKind(one, 1, 0)], routes, short=False, traced=True)
+        slopes(made["found"], one, ("ttft_mean", "ttft_p99"), numbers, routes)
+
+    return run, lambda: made["found"].iterations, lambda: made["found"].iterations / case.requests
+
+
 def compiled(case: Case):
     """The run, and functions that say how many iterations it made."""
     import jax
     import jax.numpy as jnp
 
-    import hwspaces
-    import workloads
-    from jaxroof.batch import Policy
     from jaxroof.jobs import Scenario
-    from jaxroof.jobs.serve import Objective, Service, serving_metrics
+    from jaxroof.jobs.serve import Objective, serving_metrics
     from jaxroof.scheduler import simulate
-    from sweeps.ask.cases import model_deployment
     from sweeps.run.simulated.simulation import simulated, size_for
-    from workloads.streams.stream import traffic
 
-    entry = workloads.model("Llama-3.1-70B")
-    requests, policy = traffic(streams(case)), Policy(max_sequences=float(case.slots))
-    deployment = dataclasses.replace(model_deployment(entry, None), tp=8.0)
-    one = Scenario(
-        hardware=hwspaces.hardware("H100-SXM").hardware,
-        model=entry.model,
-        deployment=deployment,
-        workload=Service(traffic=requests, policy=policy),
-        efficiency=hwspaces.efficiency(case.efficiency).efficiency,
-    )
+    one = alone(case)
+    requests, policy = one.workload.traffic, one.workload.policy
     one = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=float), one)
     size = size_for(requests, policy)
 

@@ -18,13 +18,13 @@ from jaxroof.scheduler import front_delay
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
 
 
-def link_between(pools: Sequence[Pool], model: Model, traffic: Traffic, layerwise: bool) -> Transfer:
-    """The link from an engine of the first pool to one of the second, leaves of shape ().
+def link_between(prefill: Pool, decode: Pool, model: Model, traffic: Traffic, layerwise: bool) -> Transfer:
+    """The link from an engine of one pool to one of another, leaves of shape ().
 
     The time of a cache is linear in its tokens: two of them say which line it is.
     """
     longest = jnp.maximum(jnp.max(traffic.isl), 2.0)
-    short, long = (transfer_time(*pools, model, tokens) for tokens in (0.5 * longest, longest))
+    short, long = (transfer_time(prefill, decode, model, tokens) for tokens in (0.5 * longest, longest))
     each = (long - short) / (0.5 * longest)
     return Transfer(
         rate=1.0 / each,

@@ -18,6 +18,7 @@ from scipy.sparse.linalg import splu
 
 from jaxroof.batch import Traffic
 from jaxroof.numerics.arrays import eager
+from jaxroof.numerics.struct import given
 from jaxroof.scheduler.service.event import Happening
 from jaxroof.scheduler.service.outcomes import next_instants
 from jaxroof.scheduler.service.service import ServiceRun
@@ -55,6 +56,8 @@ class Causes:
       run: the service at its end.
       records: of all its iterations.
       traffic: its requests.
+      ties: whether a faster engine makes more steps until something comes; False: as many as it made, which is the
+        derivative of these very times, and says nothing of faster engines.
 
     Attributes:
       steps: iterations at which steps end, int.
@@ -64,7 +67,7 @@ class Causes:
       unknown: instants of which no cause was found.
     """
 
-    def __init__(self, run: ServiceRun, records: Happening, traffic: Traffic):
+    def __init__(self, run: ServiceRun, records: Happening, traffic: Traffic, ties: bool = True):
         self._records, self._traffic = records, traffic
         self._count = len(records.engine)
         self._requests = len(np.asarray(traffic.isl))
@@ -78,7 +81,7 @@ class Causes:
         self._deliveries(run)
         self._transfers(run)
         self._instants()
-        self._ties()
+        self._clocks(ties)
         self._finish()
 
     # 1. What an iteration follows.
@@ -134,7 +137,7 @@ class Causes:
         self._columns.append(cause)
         self._factors.append(np.broadcast_to(np.asarray(factor, float), np.shape(places)))
 
-    def _lasts(self, kind: int, places: np.ndarray, column: np.ndarray, factor: np.ndarray | float = 1.0) -> None:
+    def _lasts(self, kind: int, places: np.ndarray, column: np.ndarray | int, factor: np.ndarray | float = 1.0) -> None:
         """Times of this kind contain durations."""
         nodes = TIMES * places + kind
         self._durations.append((nodes, np.broadcast_to(column, nodes.shape), np.broadcast_to(factor, nodes.shape)))
@@ -178,7 +181,7 @@ class Causes:
             ends.append(TIMES * at + kind)
         ends = np.sort(np.concatenate(ends))
         conversations = int(clients.conversations)
-        begun = min(int(self._traffic.clients), conversations)
+        begun = min(int(float(self._traffic.clients or 0.0)), conversations)
         later = np.asarray(clients.opens)[begun:conversations][: len(ends)]
         cause[later] = ends[: len(later)]
         return cause
@@ -252,11 +255,11 @@ class Causes:
                 cause[found] = TIMES * self.transfers[place[found]] + READY
         return cause
 
-    def _ties(self) -> None:
-        """Clocks where something came in the last step; elsewhere they stay what they are."""
+    def _clocks(self, ties: bool) -> None:
+        """Clocks, tied to what came in the last step; elsewhere they stay what they are."""
         records = self._records
         there = np.flatnonzero(np.asarray(records.engine) >= 0)
-        trace = records.trace
+        trace = given(records.trace, "trace")
         cause, waited = np.full(self._count, -1), np.full(self._count, np.inf)
         # A prompt, one whose cache is sent for, and a cache that has arrived.
         fresh = np.where(np.asarray(trace.fresh) > 0, records.admitted, -1)
@@ -264,14 +267,14 @@ class Causes:
         for events, at, kind, times in (
             (fresh, self._came, COMES, records.came),
             (records.accepted, again, COMES, records.came),
-            (np.asarray(trace.joined, int), self._accepted, READY, records.ready),
+            (np.asarray(trace.joined).astype(int), self._accepted, READY, records.ready),
         ):
             places = np.flatnonzero(np.asarray(events) >= 0)
             before = at[np.asarray(events)[places]]
             cause[places], waited[places] = TIMES * before + kind, self._clock[places] - np.asarray(times)[before]
         pace = np.asarray(records.pace)
         tied = there[(cause[there] >= 0) & (waited[there] >= 0.0) & (waited[there] <= pace[there])]
-        tied = tied[(pace[tied] > 0.0) & (self._ended[tied] >= 0)]
+        tied = tied[ties & (pace[tied] > 0.0) & (self._ended[tied] >= 0)]
         # The first one of every instant counts.
         _, first = np.unique(self._instant[tied], return_index=True)
         tied = tied[np.sort(first)]

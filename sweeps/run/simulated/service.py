@@ -290,7 +290,7 @@ def _transfer(engines: Sequence[EngineKind], numbers: np.ndarray, routes: Routes
         for kind in engines
     ]
     with eager():
-        link = link_between(pools, engines[0].scenario.model, traffic, routes.layerwise)
+        link = link_between(pools[0], pools[1], engines[0].scenario.model, traffic, routes.layerwise)
     return jax.tree.map(np.float64, link)._replace(rate=np.full(len(numbers), link.rate))
 
 

@@ -73,6 +73,7 @@ def slopes(
     paths: Sequence[str],
     routes: Routes,
     also: Sequence[Pool] = (),
+    ties: bool = True,
 ) -> dict[str, dict[str, float]]:
     """Derivatives dy / d ln x of metrics by numbers of a scenario, by metric and path. Needs JAX's 64-bit mode.
 
@@ -82,9 +83,10 @@ def slopes(
       metrics: of `jaxroof.jobs.serve.serving_metrics`.
       paths: of real numbers of the scenario, and `RATE`.
       routes, also: it was simulated with; numbers of replicas of other kinds are not turned.
+      ties: as of `sweeps.run.simulated.causes.Causes`.
     """
     trace = given(found.trace, "trace of the simulation")
-    causes = Causes(trace.run, trace.records, scenario.workload.traffic)
+    causes = Causes(trace.run, trace.records, scenario.workload.traffic, ties)
     of_requests, of_steps = _by_times(found, causes, scenario, tuple(metrics))
     weights = causes.backwards(of_requests, of_steps)
     link = trace.run.service.transfer
@@ -206,10 +208,15 @@ def _transfers(records: Any, causes: Causes, weights: Durations, run: Any) -> tu
     # A longer step hides more of a cache that is sent layer by layer.
     hides = known & (link.layers > 0.0) & (takes - spent > takes / np.maximum(link.layers, 1.0))
     steps = weights.steps.copy()
-    np.subtract.at(steps, (slice(None), causes.spent[hides]), weights.transfers[:, hides])
+    for own, slopes in zip(steps, weights.transfers, strict=True):
+        np.subtract.at(own, causes.spent[hides], slopes[hides])
     more = power(len(isl), 64) - len(isl)
-    filled = (np.pad(column, (0, more)) for column in (isl, spent))
-    return weights._replace(steps=steps), Transfers(*filled, np.pad(weights.transfers.T, ((0, more), (0, 0))))
+    transfers = Transfers(
+        isl=np.pad(isl, (0, more)),
+        spent=np.pad(spent, (0, more)),
+        weight=np.pad(weights.transfers.T, ((0, more), (0, 0))),
+    )
+    return weights._replace(steps=steps), transfers
 
 
 # 3. From durations to the numbers of the places where engines run.
@@ -252,10 +259,16 @@ def _sum(one: Any, other: Any) -> Any:
 @functools.cache
 def _step_slopes() -> Callable[..., Any]:
     def total(
-        tables: StepPrices, place: Any, steps: Steps, beside: Any, encode: Any, most: Limits, tiers: tuple[str, ...]
+        tables: StepPrices,
+        place: Any,
+        steps: Steps,
+        beside: tuple[Any, Any],
+        encode: Any,
+        most: Limits,
+        tiers: tuple[str, ...],
     ) -> Any:
-        hardware, model, deployment, _ = place
-        _, price = step_prices(*place, most, *beside, tables, encode=encode)
+        hardware, model, deployment, efficiency = place
+        _, price = step_prices(hardware, model, deployment, efficiency, most, *beside, tables, encode=encode)
         faster = [_speed(name, hardware, model, deployment) for name in tiers]
 
         def weighted(one: Steps) -> Any:
@@ -303,13 +316,15 @@ def _other_slopes() -> Callable[..., Any]:
         layerwise: bool,
     ) -> Any:
         beside = policy.acceptance, policy.hidden_host
-        price = step_prices(*places[0], most, *beside, prompts=False)[1] if waits else None
-        _, model, _, efficiency = places[0]
+        hardware, model, deployment, efficiency = places[0]
+        price = None
+        if waits:
+            _, price = step_prices(hardware, model, deployment, efficiency, most, *beside, prompts=False)
         found = delay * request_delay(roles, price, traffic, policy, blocks, efficiency.host.request_time)
         if transfers is None:
             return found
         pools = [Pool(hardware=place[0], deployment=place[2], efficiency=place[3]) for place in places]
-        link = link_between(pools, model, traffic, layerwise)
+        link = link_between(pools[0], pools[1], model, traffic, layerwise)
         return found + exposed(link, transfers.isl, transfers.spent) @ transfers.weight
 
     return jax.jit(jax.jacrev(total), static_argnums=(6, 7, 8, 9), compiler_options=dict(QUICK))

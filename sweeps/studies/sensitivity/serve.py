@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -192,7 +193,8 @@ def _turned(prepared: Setup, scenario: Scenario, knob: Knob, value: float) -> di
         return _simulated(prepared, scenario_at(scenario, [{knob.path: value}]))[1]
     part, _, name = knob.path.rpartition(".")
     field = part.partition(".")[0]
-    asked = dataclasses.replace(prepared.spec, **{field: {**getattr(prepared.spec, field), name: int(value)}})
+    settings: dict[str, Any] = {field: {**getattr(prepared.spec, field), name: int(value)}}
+    asked = dataclasses.replace(prepared.spec, **settings)
     try:
         other = setup(asked)
     except ValueError:  # such as clients that cannot be shared evenly
