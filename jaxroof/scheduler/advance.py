@@ -9,7 +9,7 @@ from jaxroof.numerics.struct import Array
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.prices import Price, next_node
 from jaxroof.scheduler.blocks import begun, lasting
-from jaxroof.scheduler.drafts import drafted, progress
+from jaxroof.scheduler.drafts import mean_drafted, progress
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, Slots, State, Step, pick, plus, with_parked
 
@@ -156,7 +156,7 @@ def planned(
     # Drafts come at random: every step is one of its own.
     drafts = engine.drafts is not None
     most = jnp.int32(1) if drafts else _most_steps(engine, state, next_end)
-    further = jnp.where(members > 0, drafted(engine, members), 0).astype(float) if drafts else None
+    further = mean_drafted(engine, state, members) if drafts else None
     # Rematerialised in the backward pass: a scan keeps little per iteration.
     times = jax.checkpoint(functools.partial(_times, price), prevent_cse=False)  # what a gradient needs is found again
     # Two contexts suffice, the first step's and the last one's, as time is linear in between.

@@ -12,8 +12,8 @@ import pytest
 from jaxroof import quick_options
 from jaxroof.batch import QUEUES, STATUSES, Policy, Traffic
 from jaxroof.numerics.struct import given
-from jaxroof.scheduler.drafts import drafts
-from jaxroof.scheduler.engine import Drafts
+from jaxroof.scheduler.drafts import drafts, lengths
+from jaxroof.scheduler.engine import Drafts, Measured
 from jaxroof.scheduler.service.handover import ROLES, Transfer
 from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
@@ -55,7 +55,7 @@ def traffic(requests: Any) -> Traffic:
 def numbers(service: Service) -> dict[str, Any]:
     """What `begin` takes, and how slow every engine is."""
     engines = service.engines
-    names = [name for name in Policy.__dataclass_fields__ if name != "queue"]
+    names = [name for name in Policy.__dataclass_fields__ if name not in ("queue", "draft_lengths")]
 
     def each(value: Any) -> np.ndarray:
         return np.array([float(value(one)) for one in engines])
@@ -95,7 +95,14 @@ def _scaling(rule: Rule | None) -> ScalingRule | None:
 
 def _drafts(each: list[PlainDrafts]) -> Drafts:
     """Of all engines."""
-    return drafts(*map(np.array, zip(*each, strict=True)))
+    tokens, acceptance, limit, seed = (np.array([one[place] for one in each]) for place in range(4))
+    if each[0].table is None:
+        return drafts(tokens, acceptance, limit, seed)
+    measured = Measured(*map(np.array, zip(*(given(one.table, "table") for one in each), strict=True)))
+    steps = np.array([one.lengths for one in each])
+    own = lengths(steps[..., 0], steps[..., 1])
+    match = np.array([one.match for one in each])
+    return drafts(tokens, acceptance, limit, seed, measured=measured, lengths=own, match=match)
 
 
 def tier_rules(service: Service) -> TierRules | None:

@@ -222,9 +222,8 @@ def engine_at(service: Service, engine: Array) -> Engine:
     found = {name: _one(getattr(engines, name), engine) for name in SCALARS}
     if engines.tiers is not None:
         found["tiers"] = mapped(lambda values: values[engine], engines.tiers)
-    own = engines.drafts
-    drafts = None if own is None else Drafts(*(None if part is None else part[engine] for part in own))
-    return engines._replace(**found, drafts=drafts)
+    found["drafts"] = mapped(lambda values: values[engine], engines.drafts)
+    return engines._replace(**found)
 
 
 SCALARS = (

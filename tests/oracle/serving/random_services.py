@@ -8,8 +8,9 @@ import math
 import numpy as np
 
 from jaxroof.batch import ORDERS
+from jaxroof.numerics.struct import given
 from tests.oracle.serving.jobs import Requests
-from tests.oracle.serving.random_engines import PLAIN, random_drafts, random_policy, tabulated_price
+from tests.oracle.serving.random_engines import PLAIN, random_drafts, random_policy, random_ways, tabulated_price
 from tests.oracle.serving.routers import ROUTERS
 from tests.oracle.serving.scaling import SIGNALS, Rule
 from tests.oracle.serving.service import Server, Service
@@ -37,6 +38,7 @@ def case(
     drafts: int = 0,
     scaling: bool = False,
     admission: bool = False,
+    ways: bool = False,
 ) -> Service:
     """A service; the same words give the same one.
 
@@ -53,6 +55,7 @@ def case(
       drafts: tokens per sequence and step at most, another number in every engine; 0: none.
       scaling: whether replicas start and stop; all else is the same.
       admission: whether requests are rejected whose first token would come late; all else is the same.
+      ways: whether what is drafted has tables of acceptance, lengths by the batch and look-ups; all else is the same.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     pools, trees, turns, priority, unlike = (
@@ -66,6 +69,11 @@ def case(
     if drafts:
         of_engines = enumerate(servers)
         servers = [dataclasses.replace(each, drafts=random_drafts(8 * seed + i, drafts)) for i, each in of_engines]
+    if drafts and ways:
+        servers = [
+            dataclasses.replace(each, drafts=random_ways(8 * seed + i, given(each.drafts, "drafts")))
+            for i, each in enumerate(servers)
+        ]
     service = Service(
         requests=requests,
         engines=servers,
