@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxroof.batch import Policy
+from jaxroof.batch import Policy, draft_steps
 from jaxroof.deployment import Deployment, drafted_tokens
 from jaxroof.deployment.acceptance import AcceptanceTable, between
 from jaxroof.deployment.speculation import chances, drafting, matched
@@ -112,11 +112,10 @@ def drafts_of(deployment: Deployment, policy: Policy, seed: Scalar = 0) -> Draft
     short = [len(each) for each in (deployment.tree, right) if isinstance(each, tuple)]
     found = chances(deployment, right, min([MOST_DRAFTED, *short]))
     own, match = None, deployment.match if deployment.drafter == "ngram" else None
-    if policy.draft_lengths is not None:
-        steps = [(start, drafting(deployment, tokens)) for start, tokens in policy.draft_lengths]
-        own = lengths(*(jnp.stack([jnp.asarray(each, dtype=float) for each in column]) for column in (
-            [start for start, _ in steps], [drafted_tokens(one) for _, one in steps], [one.drafts for _, one in steps]
-        )))
+    if steps := draft_steps(policy):
+        each = [drafting(deployment, tokens) for _, tokens in steps]
+        columns = [start for start, _ in steps], [drafted_tokens(one) for one in each], [one.drafts for one in each]
+        own = lengths(*(jnp.stack([jnp.asarray(one, dtype=float) for one in column]) for column in columns))
     if measured is not None:
         measured = measured._replace(right=measured.right[..., : found.shape[-1]])
     return drafts(drafted_tokens(every), found, policy.draft_limit, seed, deployment.drafts, measured, own, match)
@@ -132,7 +131,7 @@ def other_lengths(deployment: Deployment, policy: Policy) -> tuple[float, ...]:
         return ()
     looked_up = deployment.drafter == "ngram" and deployment.match is not None
     found = {0.0} if looked_up or np.any(np.isfinite(policy.draft_limit)) else set()
-    found |= {float(tokens) for _, tokens in policy.draft_lengths or ()}
+    found |= {tokens for _, tokens in draft_steps(policy)}
     return tuple(sorted(each for each in found if np.any(np.asarray(deployment.drafts) > each)))
 
 

@@ -26,7 +26,7 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
-from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_priced
+from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_lengths, require_priced
 from sweeps.run.simulated.routes import Routes, routes_of
 from sweeps.run.simulated.scaling import Scaled, of_taken, scaled, scaled_metrics
 from sweeps.run.simulated.service import EngineKind, kinds, serviced
@@ -157,6 +157,7 @@ def setup(asked: ServeSpec) -> Setup:
     require_priced(case.model.name, case.scenario.model, case.scenario.deployment)
     policy = chosen_policy(case.engine.words, asked.policy)
     require_prefix_cache(asked.hit_rate, policy)
+    require_lengths(policy, case.scenario.deployment)
     require_effect((f"policy.{name}" for name in asked.policy), facts(case.scenario, beside=policy_values(policy)))
     # One replica is simulated, with its part of the requests; or all of them.
     also = unlike_replicas(asked, case)
