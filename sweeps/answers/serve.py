@@ -46,6 +46,8 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     out = tables.console()
     out.print(tables.heading(case, simulation.load.text, simulation.spec.overrides))
     out.print(f"policy of {case.engine.name}: {policy_text(simulation.policy)}")
+    if simulation.prefill_policy is not None:
+        out.print(f"policy of the pool for prompts: {policy_text(simulation.prefill_policy)}")
     for line in service_lines(simulation):
         out.print(line)
     out.print(f"source  {simulation.load.stream.source}", end="\n\n")
@@ -244,6 +246,7 @@ def record(simulation: Simulation) -> dict[str, Any]:
     return {
         **case_record(case),
         "policy": policy_record(simulation.policy),
+        **({} if (own := simulation.prefill_policy) is None else {"prefill_policy": policy_record(own)}),
         "load": {
             "text": simulation.load.text,
             "source": simulation.load.stream.source,

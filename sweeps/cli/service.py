@@ -12,7 +12,7 @@ PLAIN = ("router", "router_weights", "decode_router", "tiers", "admission", "aut
 LISTED = ("also",)
 """Words that are texts, each of one thing."""
 
-SETTINGS = {"prefill": "tp=4", "tier_rules": "write=back"}
+SETTINGS = {"prefill": "tp=4", "prefill_policy": "max_sequences=64", "tier_rules": "write=back"}
 """Words that are settings by name, with an example of each."""
 
 

@@ -26,7 +26,14 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
-from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_lengths, require_priced
+from sweeps.run.simulated.policies import (
+    chosen_policy,
+    no_cache,
+    policy_values,
+    prefill_policy,
+    require_lengths,
+    require_priced,
+)
 from sweeps.run.simulated.routes import Routes, routes_of
 from sweeps.run.simulated.scaling import Scaled, of_taken, scaled, scaled_metrics
 from sweeps.run.simulated.service import EngineKind, kinds, serviced
@@ -49,6 +56,7 @@ class Setup:
     blocks: float  # of KV cache of one replica
     routes: Routes | None  # how requests come to replicas, where all are simulated
     also: tuple[PoolEntry, ...]  # replicas of other kinds
+    prefill_policy: Policy | None = None  # of a pool for prompts, where it is not the other one's
 
     @property
     def engine(self) -> str:
@@ -73,7 +81,7 @@ class Setup:
     @property
     def kinds(self) -> list[EngineKind]:
         """Kinds of replicas in the order of their numbers, where all are simulated."""
-        return kinds(self.scenario, [kind.pool for kind in self.also])
+        return kinds(self.scenario, [kind.pool for kind in self.also], self.prefill_policy)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -159,6 +167,7 @@ def setup(asked: ServeSpec) -> Setup:
     require_prefix_cache(asked.hit_rate, policy)
     require_lengths(policy, case.scenario.deployment)
     require_effect((f"policy.{name}" for name in asked.policy), facts(case.scenario, beside=policy_values(policy)))
+    prompts = prefill_policy(case.engine.words, asked.policy, asked.prefill_policy) if asked.prefill_policy else None
     # One replica is simulated, with its part of the requests; or all of them.
     also = unlike_replicas(asked, case)
     routes = routes_of(asked, given, case, policy, also)
@@ -176,6 +185,7 @@ def setup(asked: ServeSpec) -> Setup:
         blocks=blocks,
         routes=routes,
         also=also,
+        prefill_policy=prompts,
     )
 
 

@@ -54,6 +54,34 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
     return found
 
 
+OF_BOTH_POOLS = (
+    "block_size", "front_time", "first_time", "ahead_steps", "wait_steps", "poll_steps",
+    "acceptance", "draft_limit", "draft_lengths",
+)  # fmt: skip
+"""What is no pool's own: blocks that are handed over, what comes before the queue, and drafts, which prompts have none
+of."""
+
+
+def prefill_policy(engine: str, policy: Mapping[str, Any], own: Mapping[str, Any]) -> Policy:
+    """The policy of a pool for prompts: that of the pool that decodes, with values of its own.
+
+    Args:
+      engine: as of `chosen_policy`.
+      policy: values of the pool that decodes.
+      own: values of the pool for prompts.
+
+    Raises:
+      ValueError: one line that names the field, its value and what is allowed.
+    """
+    for name in own:
+        if name in OF_BOTH_POOLS:
+            raise ValueError(f"prefill_policy.{name} is no number of the pool for prompts: give it as policy.{name}")
+    try:
+        return chosen_policy(engine, {**policy, **own})
+    except ValueError as error:
+        raise ValueError(f"prefill_policy: {error}") from None
+
+
 def profiled(deployment: Deployment, changes: Mapping[str, Any]) -> Deployment:
     """The deployment whose engine profiles as many sequences as its policy lets run, where a user says how many.
 

@@ -56,14 +56,14 @@ def routes_of(
         or given.stream.parent is not None
     )
     if asked.router is None and not needed:
-        for name in ("decode_router", "router_weights", "whole"):
+        for name in ("decode_router", "router_weights", "whole", "prefill_policy"):
             if getattr(asked, name):
                 raise ValueError(f"{name} has no effect without a router or a prefill pool")
         if asked.tier_rules:
             raise ValueError("tier_rules has no effect without tiers")
         return None
     if not asked.prefill:
-        for name in ("decode_router", "whole"):
+        for name in ("decode_router", "whole", "prefill_policy"):
             if getattr(asked, name):
                 raise ValueError(f"{name} has no effect without a prefill pool")
     require_weights(asked.router_weights, (asked.router, asked.decode_router))

@@ -46,7 +46,7 @@ LONGEST_PIECE = 200_000
 class EngineKind:
     """Replicas that are alike."""
 
-    scenario: Scenario  # whose workload is a `Service` with the requests of all replicas
+    scenario: Scenario  # whose workload is a `Service` with the requests of all replicas, and their own policy
     replicas: int
     role: int  # a position in `ROLES`
 
@@ -63,11 +63,12 @@ class Serviced(NamedTuple):
     replicas: np.ndarray | None  # that are on from every evaluation on, shape [evaluations]; None: all are
 
 
-def kinds(scenario: Scenario, also: Sequence[Pool] = ()) -> list[EngineKind]:
+def kinds(scenario: Scenario, also: Sequence[Pool] = (), prefill_policy: Policy | None = None) -> list[EngineKind]:
     """The replicas of a scenario: those of its prefill pool first, where it has one.
 
     Args:
       also: replicas of other kinds, after those of the scenario.
+      prefill_policy: of the prefill pool; None: the scenario's.
     """
     own = dataclasses.replace(scenario, prefill=None)
 
@@ -80,7 +81,11 @@ def kinds(scenario: Scenario, also: Sequence[Pool] = ()) -> list[EngineKind]:
 
     if scenario.prefill is None:
         return [EngineKind(own, int(scenario.deployment.dp), WHOLE), *(of_pool(pool, WHOLE) for pool in also)]
-    return [of_pool(scenario.prefill, PREFILL), EngineKind(own, int(scenario.deployment.dp), DECODE)]
+    prompts = of_pool(scenario.prefill, PREFILL)
+    if prefill_policy is not None:
+        work = dataclasses.replace(scenario.workload, policy=prefill_policy)
+        prompts = dataclasses.replace(prompts, scenario=dataclasses.replace(prompts.scenario, workload=work))
+    return [prompts, EngineKind(own, int(scenario.deployment.dp), DECODE)]
 
 
 def serviced(
@@ -92,7 +97,7 @@ def serviced(
     """Serve all requests. Needs JAX's 64-bit mode.
 
     Args:
-      engines: kinds of replicas, in their order; their workloads are the same.
+      engines: kinds of replicas, in their order; their workloads are the same but for their policies.
       progress: called now and then with the requests that are over and with all.
       short: whether the program is compiled without optimisation; None: where there are few requests.
 
@@ -102,7 +107,8 @@ def serviced(
     work = engines[0].scenario.workload
     traffic, policy = work.traffic, work.policy
     requests = len(traffic.isl)
-    size = size_for(traffic, policy)
+    policies = _policies(engines)
+    size = size_for(traffic, policies)
     with eager():
         blocks = [float(cache_blocks(*_place(kind.scenario), policy)) for kind in engines]
     numbers = np.repeat(np.arange(len(engines)), [kind.replicas for kind in engines])
@@ -119,7 +125,7 @@ def serviced(
         slots=size.slots,
         iterations=min(max(int(PIECE * (requests + _evaluations(routes, traffic))), 256), LONGEST_PIECE),
         block=size.block,
-        nodes=0 if not float(policy.prefix_caching) else _nodes(traffic),
+        nodes=0 if not np.any(policies.prefix_caching) else _nodes(traffic),
         turns=_most_followers(traffic),
         pools=any(kind.role == DECODE for kind in engines),
     )
@@ -129,12 +135,12 @@ def serviced(
         tiers = jax.tree.map(lambda part: np.resize(part, (len(numbers), *np.shape(part)[1:])), tiers)
     run = _begun(shape)(
         traffic,
-        policy,
+        jax.tree.map(lambda leaf: _of_each(leaf, numbers), policies),
         np.array(each + [0.0] * (len(numbers) - count)),
         {
             "role": np.array(roles),
-            "queue": None if policy.queue == "fcfs" else np.full(len(numbers), QUEUES.index(policy.queue)),
-            "routing": _routing(engines, priced, numbers, routes, policy),
+            "queue": _queues(engines, numbers),
+            "routing": _routing(engines, priced, numbers, routes),
             "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
             "tiers": tiers,
             "drafts": _drafts(engines, numbers),
@@ -161,6 +167,26 @@ def serviced(
         served = with_first_time(served, traffic, policy)
     replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
     return Serviced(served, places, timelines(together, count), each, roles[:count], len(together.engine), replicas)
+
+
+def _policies(engines: Sequence[EngineKind]) -> Policy:
+    """The policy of all kinds, or what of it schedulers go by, leaves of shape [kinds]."""
+    each = [kind.scenario.workload.policy for kind in engines]
+    if all(one == each[0] for one in each):
+        return each[0]
+    alike = [dataclasses.replace(one, acceptance=0.0, draft_lengths=None, queue=QUEUES[0]) for one in each]
+    return jax.tree.map(lambda *leaves: np.array(leaves, float), *alike)
+
+
+def _of_each(leaf: Any, numbers: np.ndarray) -> Any:
+    """A number of every kind as one of every engine; one of all kinds stays."""
+    return leaf[numbers] if np.ndim(leaf) else leaf
+
+
+def _queues(engines: Sequence[EngineKind], numbers: np.ndarray) -> np.ndarray | None:
+    """Kinds of queues of all engines; None where requests go in their order."""
+    each = np.array([QUEUES.index(kind.scenario.workload.policy.queue) for kind in engines])
+    return each[numbers] if np.any(each) else None
 
 
 def _alike(engines: int) -> int:
@@ -240,18 +266,22 @@ def _most_followers(traffic: Traffic) -> int:
 
 
 def _routing(
-    engines: Sequence[EngineKind], priced: Sequence[Priced], numbers: np.ndarray, routes: Routes, policy: Policy
+    engines: Sequence[EngineKind], priced: Sequence[Priced], numbers: np.ndarray, routes: Routes
 ) -> Routing:
     """Numbers that routers go by: an engine's pace is the time of a full step of prompts over its tokens."""
-    tokens = float(min(policy.token_budget, 8192.0))
-    batch = Batch(
-        prefill=Prefill(sequences=1.0, tokens=tokens, past=0.0),
-        decode=Decode(sequences=0.0, context=0.0),
-        logits=1.0,
-        encode=None,
-    )
+
+    def pace_of(kind: EngineKind, one: Priced) -> float:
+        tokens = float(min(kind.scenario.workload.policy.token_budget, 8192.0))
+        batch = Batch(
+            prefill=Prefill(sequences=1.0, tokens=tokens, past=0.0),
+            decode=Decode(sequences=0.0, context=0.0),
+            logits=1.0,
+            encode=None,
+        )
+        return float(sum(one.eager(batch, tokens))) / tokens
+
     with eager():
-        pace = np.array([float(sum(one.eager(batch, tokens))) / tokens for one in priced])
+        pace = np.array([pace_of(*each) for each in zip(engines, priced, strict=True)])
     of = list(ROUTERS).index
     return Routing(
         weight=(np.min(pace) / pace)[numbers],
