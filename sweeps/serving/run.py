@@ -56,7 +56,7 @@ class Setup:
     blocks: float  # of KV cache of one replica
     routes: Routes | None  # how requests come to replicas, where all are simulated
     also: tuple[PoolEntry, ...]  # replicas of other kinds
-    prefill_policy: Policy | None = None  # of a pool for prompts, where it is not the other one's
+    prefill_policy: Policy | None  # of a pool for prompts; None: that of the other pool
 
     @property
     def engine(self) -> str:
