@@ -14,6 +14,7 @@ from jaxroof.batch import QUEUES, STATUSES, Policy, Traffic
 from jaxroof.numerics.struct import given
 from jaxroof.scheduler.drafts import drafts, lengths
 from jaxroof.scheduler.engine import Drafts, Measured
+from jaxroof.scheduler.service.encoding import Encoders
 from jaxroof.scheduler.service.handover import ROLES, Transfer
 from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
@@ -84,6 +85,9 @@ def numbers(service: Service) -> dict[str, Any]:
         "tiers": tier_rules(service),
         "scaling": _scaling(service.scaling),
         "admission": None if service.admission is None else padded(service.admission, 0.0),
+        "encoders": Encoders(np.array(service.encoders), np.float64(service.encoder_transfer))
+        if service.encoders
+        else None,
     }
 
 
@@ -144,7 +148,7 @@ def prices(slowness: Any) -> Any:
 def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tuple[Any, Any, Any]]:
     """What the simulator makes of services, compiled as for users: outcomes, engines and requests that are left."""
     shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools, tiers=tiers)
-    names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling", "admission")
+    names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling", "admission", "encoders")
 
     def start(given: dict[str, Any]) -> ServiceRun:
         return begin(

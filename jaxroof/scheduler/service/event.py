@@ -58,6 +58,7 @@ class Happening(NamedTuple):
     loaded: tuple[Array, ...]  # tokens of `hit` that come from every tier
     right: Array | None = None  # drafts in `steps` that were right; None: nothing is drafted
     replicas: Array | None = None  # that are on after an evaluation, -1: there was none; None: all are
+    encoded: Array | None = None  # request that came to a worker which encodes alone, at `came`; None: there are none
 
 
 FLOATS = 6
@@ -204,6 +205,7 @@ def happened(
         loaded=() if admission.loaded is None else tuple(admission.loaded),
         right=right,
         replicas=replicas,
+        encoded=come.encoded,
     )
 
 
