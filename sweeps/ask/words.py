@@ -42,6 +42,7 @@ _ADMISSION = (
     "requests are rejected whose time to first token is expected to be longer when they come: 2s, or slo for the "
 )
 _ADMISSION += "limit of each in --slo or its class"
+_ENCODERS = "devices that encode images alone and send their vectors to the engines that compute prompts: 2, or 2xL40S"
 _SET = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times"
 _ONE_DRAFT = "draft is one model; sweep deployment.drafts and workload.acceptance for others' ways"
 _ONE_PRECISION = "communication is one precision; sweep deployment.communication_bytes for several"
@@ -108,6 +109,7 @@ class ServiceWords(ServedWords):
     tiers: str | None = word("NAME=CAPACITY,..", _TIERS, "tiers of the KV cache", apart=True)
     tier_rules: Table = word("NAME=VALUE", _TIER_RULES, "table: how tiers are used", apart=True, default=dict)
     admission: str | None = word("TIME", _ADMISSION, "longest time to first token that is expected", apart=True)
+    encoders: str | None = word("N[xNAME]", _ENCODERS, "workers that encode images alone", apart=True)
     autoscale: str | None = word("by=LOAD,..", _AUTOSCALE, "replicas that start and stop", apart=True)
     whole: bool = word(
         help="with --prefill: the cache leaves after the prompt, instead of layer by layer",

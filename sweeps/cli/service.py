@@ -6,7 +6,7 @@ from typing import Any
 from sweeps.ask.words import ServiceWords
 from sweeps.cli import common
 
-PLAIN = ("router", "router_weights", "decode_router", "tiers", "admission", "autoscale")
+PLAIN = ("router", "router_weights", "decode_router", "tiers", "admission", "autoscale", "encoders")
 """Words that are one text."""
 
 LISTED = ("also",)

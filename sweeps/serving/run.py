@@ -24,6 +24,7 @@ from sweeps.ask.offered_load import without_output
 from sweeps.ask.precisions import device_notes
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
+from sweeps.run.simulated.encoders import without_encoder
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.policies import (
@@ -71,7 +72,8 @@ class Setup:
             policy=self.policy,
             objective=self.replica.objective(self.objective),
         )
-        return dataclasses.replace(self.case.scenario, workload=work)
+        scenario = dataclasses.replace(self.case.scenario, workload=work)
+        return without_encoder(scenario) if self.routes is not None and self.routes.encoders else scenario
 
     @property
     def replicas(self) -> int:
@@ -173,7 +175,7 @@ def setup(asked: ServeSpec) -> Setup:
     routes = routes_of(asked, given, case, policy, also)
     part = given if routes is not None else given.replica(int(case.scenario.deployment.dp))
     with precision("float64"):
-        blocks = _cache(case, policy)
+        blocks = _cache(case, policy, routes)
         require_caches(also, case, policy)
     return Setup(
         spec=asked,
@@ -289,6 +291,7 @@ def _of_pools(given: Setup, found: Mapping[str, Any]) -> Mapping[str, Any]:
     """The metrics, with devices and what tokens cost of all pools and kinds of replicas where there are several."""
     scenario = given.scenario
     more = [kind.pool for kind in given.also] if scenario.prefill is None else [scenario.prefill]
+    more += [given.routes.encoders.pool] if given.routes is not None and given.routes.encoders else []
     if not more:
         return found
     own = Pool(hardware=scenario.hardware, deployment=scenario.deployment, efficiency=scenario.efficiency)
@@ -331,9 +334,9 @@ def waiting(simulation: Simulation) -> np.ndarray:
     return count[0] - count[1]
 
 
-def _cache(case: Case, policy: Policy) -> float:
+def _cache(case: Case, policy: Policy, routes: Routes | None) -> float:
     """KV blocks of one replica; ValueError, one line, where there are none."""
-    scenario = case.scenario
+    scenario = without_encoder(case.scenario) if routes is not None and routes.encoders else case.scenario
     place = scenario.hardware, scenario.model, scenario.deployment
     blocks = float(cache_blocks(*place, policy))
     if blocks < 1.0:

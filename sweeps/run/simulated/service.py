@@ -19,6 +19,7 @@ from jaxroof.scheduler import cache_blocks, front_delay
 from jaxroof.scheduler.drafts import drafts, drafts_of
 from jaxroof.scheduler.engine import Drafts
 from jaxroof.scheduler.outcomes import with_first_time
+from jaxroof.scheduler.service.encoding import Encoders
 from jaxroof.scheduler.service.event import Happening
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, WHOLE, Transfer
 from jaxroof.scheduler.service.outcomes import Places, outcomes
@@ -146,6 +147,7 @@ def serviced(
             "drafts": _drafts(engines, numbers),
             "scaling": routes.scaling,
             "admission": routes.admission,
+            "encoders": _encoders(routes),
             "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
         },
     )
@@ -159,7 +161,7 @@ def serviced(
         require_finite(records[-1].high)
         left = int(state.left)
         progress(requests - left, requests)
-        if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0) | _evaluated(records[-1])):
+        if not left or not np.any(_worked(records[-1])):
             break
     together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
     with eager():
@@ -192,6 +194,18 @@ def _queues(engines: Sequence[EngineKind], numbers: np.ndarray) -> np.ndarray | 
 def _alike(engines: int) -> int:
     """The number of engines that a program is made for."""
     return max(1 << (engines - 1).bit_length(), 2) if engines <= 16 else -(-engines // 16) * 16
+
+
+def _encoders(routes: Routes) -> Encoders | None:
+    """Workers that encode alone."""
+    pool = routes.encoders
+    return None if pool is None else Encoders(np.full(pool.workers, pool.time), np.float64(pool.transfer))
+
+
+def _worked(records: Happening) -> np.ndarray:
+    """Iterations in which anything happened, bool, shape [iterations]."""
+    found = (records.engine >= 0) | (records.delivered >= 0) | _evaluated(records)
+    return found if records.encoded is None else found | (records.encoded >= 0)
 
 
 def _evaluated(records: Happening) -> np.ndarray:
