@@ -137,7 +137,7 @@ class Drafting:
     drafter: str = word(
         "what drafts",
         DRAFTERS,
-        "model: the --draft model or the model's prediction head; ngram: a look-up of the last tokens in prompt and answer",
+        "model: the --draft model or the model's prediction head; ngram: a look-up of the last tokens in the text so far",
         default="model",
         flag="WAY",
     )

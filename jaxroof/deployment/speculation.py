@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from jaxroof.deployment import Deployment, drafted_part, match_share
+from jaxroof.deployment import Deployment, drafted_part
 from jaxroof.deployment.acceptance import AcceptanceTable
 from jaxroof.model import Model, Prediction
 from jaxroof.numerics.arrays import jnp

@@ -128,10 +128,10 @@ def _drafting_step(
     for above, longer in times[1:]:
         # 0 up to the fewer drafts, 1 from the more ones on; a deployment may draft less than other steps would.
         width = jnp.where(above > below, above - below, 1.0)
-        share = jnp.where(above > below, jnp.clip((drafted - below) / width, 0.0, 1.0), jnp.where(drafted >= above, 1.0, 0.0))
-        device, host = (
-            one * (1.0 - share) + other * share for one, other in zip((device, host), longer, strict=True)
+        share = jnp.where(
+            above > below, jnp.clip((drafted - below) / width, 0.0, 1.0), jnp.where(drafted >= above, 1.0, 0.0)
         )
+        device, host = (one * (1.0 - share) + other * share for one, other in zip((device, host), longer, strict=True))
         below = above
     return device, host
 
@@ -272,8 +272,8 @@ def step_prices(
       tables: where they are known already; None: they are computed.
       prompts: False: batches have none, and nothing that depends on their lengths is traced.
       encode: of every request, of which a batch with `encode` has some; None: no batch has.
-      lengths: numbers of drafts, increasing, of steps that draft fewer tokens than the deployment, where it drafts some;
-        of `tables` that are known they are read off.
+      lengths: numbers of drafts, increasing, of steps that draft fewer tokens than the deployment, where it drafts
+        some; of `tables` that are known they are read off.
 
     Returns:
       The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (): the step takes their sum. Both

@@ -74,8 +74,8 @@ def drafts(
     limit, seed = jnp.asarray(limit, dtype=float), jnp.asarray(seed).astype(jnp.int32)
     if match is not None:
         match = jnp.broadcast_to(jnp.asarray(match, dtype=float), lead)
-    every = (jnp.broadcast_to(each, lead) for each in (tokens, limit, seed))
-    return Drafts(reached, *every, measured=measured, lengths=lengths, match=match)
+    tokens, limit, seed = (jnp.broadcast_to(each, lead) for each in (tokens, limit, seed))
+    return Drafts(reached, tokens, limit, seed, None, measured, lengths, match)
 
 
 def lengths(starts: Array, tokens: Array, depths: Array | None = None) -> Lengths:
@@ -107,7 +107,9 @@ def drafts_of(deployment: Deployment, policy: Policy, seed: Scalar = 0) -> Draft
     if isinstance(right, AcceptanceTable):
         if deployment.tree is not None:
             raise ValueError("a table of acceptance is of drafts in a chain: give no tree")
-        measured = Measured(*(jnp.asarray(each, dtype=float) for each in (right.sequences, right.contexts, right.right)))
+        measured = Measured(
+            *(jnp.asarray(each, dtype=float) for each in (right.sequences, right.contexts, right.right))
+        )
         right = (0.0,) * right.positions  # which nothing reads
     short = [len(each) for each in (deployment.tree, right) if isinstance(each, tuple)]
     found = chances(deployment, right, min([MOST_DRAFTED, *short]))
@@ -136,7 +138,7 @@ def other_lengths(deployment: Deployment, policy: Policy) -> tuple[float, ...]:
 
 
 def drafted(engine: Engine, sequences: Array) -> Array | int:
-    """Tokens drafted per sequence in a step in which so many decode; where they are looked up, of those that have some."""
+    """Tokens drafted per sequence in a step in which so many decode; looked up, per sequence that has some."""
     own = engine.drafts
     if own is None:
         return 0

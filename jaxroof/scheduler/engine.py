@@ -18,7 +18,7 @@ class Measured(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """Tokens that are drafted by the number of decoding sequences: of a step function where and by how much it rises."""
+    """Tokens that are drafted by the number of decoding sequences: where this step function rises, and by how much."""
 
     starts: Array  # decoding sequences from which on, float, shape [n]
     tokens: Array  # more tokens per sequence, int32, shape [n]

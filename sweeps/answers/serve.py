@@ -107,7 +107,13 @@ def service_lines(simulation: Simulation) -> list[str]:
         each = [f"{kind.replicas:,} x {name} ({spread_text(kind.scenario.deployment)})" for name, kind in kinds]
         which = f": {', '.join(each)}" if len(each) > 1 else ""
         lines.append(f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}{which}")
-    return lines + encoder_lines(simulation) + admission_lines(simulation) + scaling_lines(simulation) + tier_lines(simulation)
+    return (
+        lines
+        + encoder_lines(simulation)
+        + admission_lines(simulation)
+        + scaling_lines(simulation)
+        + tier_lines(simulation)
+    )
 
 
 def pool_lines(simulation: Simulation) -> list[str]:

@@ -24,9 +24,7 @@ MOST_DRAFTS = 32
 FILES = (".csv", ".toml", ".json")
 """Kinds of files that have a table."""
 
-ACCEPTANCE = (
-    "a probability, several by position (0.8,0.7,0.6), beta:MEAN,CONCENTRATION, or a table in a .csv, .toml or .json file"
-)
+ACCEPTANCE = "a probability, several by position (0.8,0.7,0.6), beta:MEAN,CONCENTRATION, or a .csv, .toml or .json file"
 
 NEEDED, OPTIONAL = ("position", "acceptance"), ("sequences", "context")
 """Columns of a table."""
@@ -72,8 +70,8 @@ def acceptance_table(file: str, path: str) -> AcceptanceTable:
       path: of the leaf whose place it takes, whose range its probabilities have.
 
     Raises:
-      ValueError: one line that names the file, the row and the column with its value, or the combination that is missing
-        or there twice.
+      ValueError: one line that names the file, the row and the column with its value, or the combination that is
+        missing or there twice.
     """
     found: dict[tuple[float, float, int], float] = {}
     for number, row in enumerate(_rows(file), 1):

@@ -139,7 +139,13 @@ NEEDS: dict[str, Need] = {
     ),
     # Speculative decoding: a fixed workload has its acceptance, a simulated engine has it in its policy.
     **dict.fromkeys(
-        ("workload.acceptance", "policy.acceptance", "policy.draft_limit", "policy.draft_lengths", "deployment.drafter"),
+        (
+            "workload.acceptance",
+            "policy.acceptance",
+            "policy.draft_limit",
+            "policy.draft_lengths",
+            "deployment.drafter",
+        ),
         Need(lambda facts: facts.above("deployment.drafts", 0.0), "deployment.drafts: tokens drafted per step"),
     ),
     **dict.fromkeys(

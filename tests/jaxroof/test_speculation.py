@@ -191,7 +191,9 @@ def test_the_scheduler_takes_a_share_of_a_drafting_step(pair, chip, float64):
 def test_a_batch_that_says_what_it_drafts_takes_the_whole_step(pair, chip, float64):
     """Two drafts: the step that verifies three tokens per sequence, and drafts; none: that of the model alone."""
     deployment = Deployment(drafts=2.0)
-    _, price = step_prices(chip, pair, deployment, datasheet(), Limits(rows=256, sequences=8, context=128), lengths=(0.0,))
+    _, price = step_prices(
+        chip, pair, deployment, datasheet(), Limits(rows=256, sequences=8, context=128), lengths=(0.0,)
+    )
 
     @jax.jit
     def time(drafted):

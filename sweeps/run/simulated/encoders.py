@@ -77,7 +77,10 @@ def encoder_pool(asked: ServeSpec, given_load: Load, case: Case) -> EncoderPool 
     with eager():
         time = encoding_time(found.pool, scenario.model, encode)
         message = vector_bytes(scenario.model, found.pool, encode)
-        if any(pool.hardware.links.scale_up is None and pool.hardware.links.scale_out is None for pool in (found.pool, receiver)):
+        if any(
+            pool.hardware.links.scale_up is None and pool.hardware.links.scale_out is None
+            for pool in (found.pool, receiver)
+        ):
             raise ValueError(f"encoders = {text!r}: the hardware has no links to send vectors over")
         transfer = float(maximum(*(lane_time(pool, message) for pool in (found.pool, receiver))))
     return EncoderPool(found.hardware.name, found.pool, time, transfer)

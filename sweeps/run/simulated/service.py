@@ -279,9 +279,7 @@ def _most_followers(traffic: Traffic) -> int:
     return int(np.max(np.bincount(waits))) if len(waits) else 0
 
 
-def _routing(
-    engines: Sequence[EngineKind], priced: Sequence[Priced], numbers: np.ndarray, routes: Routes
-) -> Routing:
+def _routing(engines: Sequence[EngineKind], priced: Sequence[Priced], numbers: np.ndarray, routes: Routes) -> Routing:
     """Numbers that routers go by: an engine's pace is the time of a full step of prompts over its tokens."""
 
     def pace_of(kind: EngineKind, one: Priced) -> float:
