@@ -137,7 +137,7 @@ class Drafting:
     drafter: str = word(
         "what drafts",
         DRAFTERS,
-        "model: the --draft model or the model's prediction head; ngram: a look-up of the last tokens in the text so far",
+        "model: the --draft model or the model's prediction head; ngram: a look-up of the last tokens in the text",
         default="model",
         flag="WAY",
     )

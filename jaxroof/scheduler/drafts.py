@@ -22,8 +22,6 @@ A prompt that is complete with a step adds one token in it.
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from jaxroof.batch import Policy, draft_steps
 from jaxroof.deployment import Deployment, drafted_tokens
 from jaxroof.deployment.acceptance import AcceptanceTable, between
@@ -132,9 +130,9 @@ def other_lengths(deployment: Deployment, policy: Policy) -> tuple[float, ...]:
     if deployment.drafts is None:
         return ()
     looked_up = deployment.drafter == "ngram" and deployment.match is not None
-    found = {0.0} if looked_up or np.any(np.isfinite(policy.draft_limit)) else set()
+    found = {0.0} if looked_up or jnp.any(jnp.isfinite(jnp.asarray(policy.draft_limit, dtype=float))) else set()
     found |= {tokens for _, tokens in draft_steps(policy)}
-    return tuple(sorted(each for each in found if np.any(np.asarray(deployment.drafts) > each)))
+    return tuple(sorted(each for each in found if jnp.any(jnp.asarray(deployment.drafts) > each)))
 
 
 def drafted(engine: Engine, sequences: Array) -> Array | int:
