@@ -16,7 +16,7 @@ from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.struct import given
 from jaxroof.prices.prices import step_prices
 from jaxroof.scheduler import cache_blocks, front_delay
-from jaxroof.scheduler.drafts import drafts, drafts_of
+from jaxroof.scheduler.drafts import drafts_of
 from jaxroof.scheduler.engine import Drafts
 from jaxroof.scheduler.outcomes import with_first_time
 from jaxroof.scheduler.service.encoding import Encoders
@@ -225,16 +225,29 @@ def _drafts(engines: Sequence[EngineKind], numbers: np.ndarray) -> Drafts | None
     """What every engine drafts; None where none does."""
     with eager():
         each = [drafts_of(kind.scenario.deployment, kind.scenario.workload.policy) for kind in engines]
-        most = max((one.reached.shape[-1] for one in each if one is not None), default=0)
-        if not most:
+        some = next((one for one in each if one is not None), None)
+        if some is None:
             return None
-        # Engines without drafts draft none; of those with fewer positions the others are never right.
-        none = drafts(0.0, np.zeros(most))
-        reached = [np.zeros(most) if one is None else np.pad(one.reached, (0, most - len(one.reached))) for one in each]
-        filled = [
-            (none if one is None else one)._replace(reached=part) for one, part in zip(each, reached, strict=True)
-        ]
-    return jax.tree.map(lambda *parts: np.stack(parts)[numbers], *filled)
+        most = max(one.reached.shape[-1] for one in each if one is not None)
+        found_all = all(one is None or one.match is None for one in each)
+
+        def filled(one: Drafts | None) -> Drafts:
+            # Engines without drafts draft for no number of sequences; of those with fewer positions the others are
+            # never right.
+            own = some._replace(tokens=np.int32(0), limit=np.float64(-1.0)) if one is None else one
+            own = own._replace(reached=_padded(own.reached, most), match=None if found_all else own.match)
+            if own.match is None and not found_all:
+                own = own._replace(match=np.float64(1.0))
+            if own.measured is not None:
+                own = own._replace(measured=own.measured._replace(right=_padded(own.measured.right, most)))
+            return own
+
+        return jax.tree.map(lambda *parts: np.stack(parts)[numbers], *map(filled, each))
+
+
+def _padded(values: np.ndarray, most: int) -> np.ndarray:
+    """With zeros up to `most` positions, the last axis."""
+    return np.pad(values, [(0, 0)] * (np.ndim(values) - 1) + [(0, most - np.shape(values)[-1])])
 
 
 class Priced(NamedTuple):
