@@ -196,7 +196,7 @@ def policy_record(policy: Policy) -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, AcceptanceTable):
             found[name] = acceptance_record(value)
-        else:
+        elif name != "draft_lengths" or value is not None:
             plain = list(value) if isinstance(value, tuple) else value
             found[name] = plain if not isinstance(plain, float) or math.isfinite(plain) else None
     return found | {"order": ORDERS[int(policy.order)]}
