@@ -28,7 +28,8 @@ def test_every_request_is_served_as_by_the_plain_simulator(pools):
 def test_images_are_encoded_one_request_after_the_other():
     """Two workers of 1 s and 3 requests at 0 s, 0 s and 0.5 s: the third begins at 1 s; vectors take 0.25 s."""
     plain = case(3, engines=1, pools=False, trees=False, turns=False)
-    rest = {name: list(getattr(plain.requests, name)[:3]) for name in plain.requests.__dataclass_fields__}
+    values = {name: getattr(plain.requests, name) for name in plain.requests.__dataclass_fields__}
+    rest = {name: None if each is None else list(each[:3]) for name, each in values.items()}
     requests = type(plain.requests)(**rest | {"arrival": [0.0, 0.0, 0.5], "after": [-1] * 3})
     none = dataclasses.replace(plain, requests=requests, delay=0.0)
     some = dataclasses.replace(none, encoders=[1.0, 1.0], encoder_transfer=0.25)
