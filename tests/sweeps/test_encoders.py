@@ -71,6 +71,7 @@ def test_a_pool_for_prompts_has_a_policy_of_its_own():
     [
         ({"prefill_policy": {"block_size": 64}}, "prefill_policy.block_size is no number of the pool for prompts"),
         ({"prefill_policy": {"max_seqs": 64}}, "prefill_policy: there is no policy.max_seqs"),
+        ({"prefill_policy": {"max_sequences": 0}}, "prefill_policy: policy.max_sequences = 0 must be a whole number"),
         ({"prefill_policy": {"order": "odd"}}, "prefill_policy: policy.order = 'odd' must be"),
         (
             {"prefill": {}, "prefill_policy": {"chunked": 0}},

@@ -37,7 +37,10 @@ class ServeSpec(ServiceWords, OfferedLoad):
         found = case_of(SERVE.name, self, {}, check=check, prefill=self.prefill or None)
         deployment, pool = profiled(found.scenario.deployment, self.policy), found.scenario.prefill
         if pool is not None:
-            pool = dataclasses.replace(pool, deployment=profiled(pool.deployment, self.prefill_policy))
+            try:
+                pool = dataclasses.replace(pool, deployment=profiled(pool.deployment, self.prefill_policy))
+            except ValueError as error:
+                raise ValueError(f"prefill_policy: {error}") from None
         scenario = dataclasses.replace(found.scenario, deployment=deployment, prefill=pool)
         return dataclasses.replace(found, scenario=scenario)
 
