@@ -4,7 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
-from jaxroof.numerics.struct import Array, Scalar, count, given, number, share, struct, switch, word
+from jaxroof.numerics.struct import Array, Scalar, count, given, number, share, struct, switch, text, word
 from jaxroof.numerics.tree import mapped
 
 
@@ -182,7 +182,7 @@ class Policy:
     poll_steps: Scalar = number("1", "steps between two looks for new requests", least=1.0, most=MOST, default=1.0)
     acceptance: Scalar | tuple[Scalar, ...] = share(
         "probability that a drafted token is right",
-        "given that those before it are; several by position",
+        "given that those before it are; several by position, or a table of them",
         zero=True,
         open=True,
         default=0.0,
@@ -190,7 +190,18 @@ class Policy:
     draft_limit: Scalar = count(
         "decoding sequences with which tokens are drafted", "with more of them none are", zero=True, default=math.inf
     )
+    draft_lengths: str | None = text(
+        "tokens drafted per sequence by the number of decoding sequences",
+        "1:5,16:3,64:0: 5 with 1 to 15 of them, 3 with 16 to 63, none with more; none: those of the deployment",
+        default=None,
+    )
     queue: str = word("which waiting request is next", QUEUES, default="fcfs")
+
+
+def draft_steps(policy: Policy) -> tuple[tuple[float, float], ...]:
+    """Decoding sequences from which on so many tokens are drafted, as `draft_lengths` says; none where it does not."""
+    pairs = [each.split(":") for each in (policy.draft_lengths or "").split(",") if each]
+    return tuple((float(start), float(tokens)) for start, tokens in pairs)
 
 
 def waiting_steps(policy: Policy) -> Scalar:

@@ -37,6 +37,12 @@ DRAFTED = row(
     kv="fp8",
     draft="Llama-3.2-1B",
 )
+LOOKED_UP = row(
+    "H100-SXM",
+    "Llama-3.1-8B",
+    {"drafts": 4, "drafter": "ngram", "match": 0.5},
+    policy={"max_sequences": 128, "acceptance": "0.7,0.6,0.5,0.4", "draft_lengths": "1:4,16:2,64:0"},
+)
 WHOLE = row("B200-SXM", "gpt-oss-120b", {"tp": 2, "ep": 2}, engine="trtllm")
 SPLIT = row("H200-SXM", "gpt-oss-120b", {"tp": 4, "ep": 4}) | {
     "prefill": {"deployment": {"tp": 2, "ep": 2}, "replicas": 3, "hardware": "H100-SXM"},
@@ -47,6 +53,7 @@ ROWS = {
     "dense": DENSE,
     "experts": EXPERTS,
     "drafted": DRAFTED,
+    "looked_up": LOOKED_UP,
     "whole": WHOLE,
     "split": SPLIT,
     "large": LARGE,
@@ -95,7 +102,7 @@ def fits(value, schema):
         return isinstance(value, dict) and all(name in schema and fits(value[name], schema[name]) for name in value)
     if isinstance(schema, list):
         return value in schema
-    return type(value) is {"bool": bool, "int": int, "float": float, "str": str}[schema]
+    return type(value) is {"bool": bool, "int": int, "float": float, "str": str, "list": list}[schema]
 
 
 def commands(text):

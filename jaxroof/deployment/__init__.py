@@ -5,6 +5,7 @@ from jaxroof.deployment.deployment import Adapters as Adapters
 from jaxroof.deployment.deployment import Deployment as Deployment
 from jaxroof.deployment.deployment import drafted_part as drafted_part
 from jaxroof.deployment.deployment import drafted_tokens as drafted_tokens
+from jaxroof.deployment.deployment import match_share as match_share
 from jaxroof.deployment.deployment import tokens_per_sequence as tokens_per_sequence
 from jaxroof.deployment.parallelism import DEGREES as DEGREES
 from jaxroof.deployment.parallelism import GROUPS as GROUPS

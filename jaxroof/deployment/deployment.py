@@ -111,13 +111,17 @@ class KernelChoice:
 # Drafts of speculative decoding: how many tokens a step verifies per sequence.
 
 
+DRAFTERS = ("model", "ngram")
+"""What drafts: a model, which may be a head of the one that it drafts for; or a look-up in the text so far."""
+
+
 @struct
 class Drafting:
-    """Tokens that the model's prediction head or a smaller model drafts, in a chain or a tree."""
+    """Tokens that the model's prediction head, a smaller model or a look-up drafts, in a chain or a tree."""
 
     drafts: Scalar | None = count(
         "tokens drafted per sequence and step",
-        "by the model's prediction head or the --draft model; none: nothing drafts",
+        "by the model's prediction head, the --draft model or a look-up; none: nothing drafts",
         zero=True,
         few=True,
         default=None,
@@ -130,14 +134,41 @@ class Drafting:
         default=None,
         flag="BRANCHES,..",
     )
+    drafter: str = word(
+        "what drafts",
+        DRAFTERS,
+        "model: the --draft model or the model's prediction head; ngram: a look-up of the last tokens in the text",
+        default="model",
+        flag="WAY",
+    )
+    match: Scalar | None = share(
+        "probability that a look-up finds tokens to draft",
+        "in a step, of one sequence; without them it drafts nothing; none: 1",
+        zero=True,
+        default=None,
+        flag="SHARE",
+    )
+    lookup_time: Scalar = number(
+        "s",
+        "host's time to look up what follows the last tokens of one sequence",
+        "of drafter ngram",
+        zero=True,
+        default=1e-5,
+        source="ours, assumed: 2 ns for each of 5,000 tokens, which vllm/v1/spec_decode/ngram_proposer.py scans",
+    )
+
+
+def match_share(deployment: Drafting) -> Scalar:
+    """Share of the sequences that draft in a step: all, or those whose look-up finds something."""
+    return 1.0 if deployment.drafter != "ngram" or deployment.match is None else deployment.match
 
 
 def drafted_tokens(deployment: Drafting) -> Scalar:
-    """Drafted tokens that a step verifies per sequence: the chain's, or all nodes of a tree."""
+    """Drafted tokens that a step verifies per sequence, mean: the chain's, or all nodes of a tree."""
     if deployment.drafts is None:
         return 0.0
     if deployment.tree is None:
-        return deployment.drafts
+        return deployment.drafts if deployment.drafter != "ngram" else deployment.drafts * match_share(deployment)
     # `width` counts the nodes of one depth, `nodes` those of all depths so far.
     nodes, width = 0.0, 1.0
     for depth, branches in enumerate(deployment.tree):

@@ -4,7 +4,8 @@ import dataclasses
 from typing import Any
 
 from jaxroof.deployment import Deployment, drafted_part
-from jaxroof.model import Model
+from jaxroof.deployment.acceptance import AcceptanceTable
+from jaxroof.model import Model, Prediction
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import minimum
 from jaxroof.numerics.struct import Array, Scalar, number
@@ -12,7 +13,8 @@ from jaxroof.numerics.struct import Array, Scalar, number
 Acceptance = Scalar | tuple[Scalar, ...]
 """Probability that a drafted token is right, given that those before it are: of all positions, or of each.
 
-Positions beyond the last given one are never right.
+Positions beyond the last given one are never right. An `AcceptanceTable` may stand in its place; `accepted` makes
+probabilities by position of it.
 """
 
 
@@ -34,9 +36,15 @@ MARGIN = 1e-6
 """Probabilities are taken as at least a thousandth of this and at most 1 - MARGIN, where powers have gradients."""
 
 
+def accepted(acceptance: Acceptance, sequences: Scalar, context: Scalar) -> Acceptance:
+    """The acceptance where so many sequences decode together, each with `context` tokens: of a table, by position."""
+    return acceptance.at(sequences, context) if isinstance(acceptance, AcceptanceTable) else acceptance
+
+
 def expected_tokens(deployment: Deployment, acceptance: Acceptance) -> Scalar:
     """Expected tokens that one decode step adds to a sequence, shape (), from 1 to 1 + `deployment.drafts`.
 
+    Where drafts are looked up, 1 + m (e - 1): e of a sequence whose look-up finds some, m the share of these.
     One probability a, k drafts in a chain: (1 - a^(k + 1)) / (1 - a). Otherwise 1 + the sum over depths j = 1 ... k of
     a_1 ... a_j, where a depth of a tree is right if one of its b branches is: 1 - (1 - a)^b.
 
@@ -47,6 +55,8 @@ def expected_tokens(deployment: Deployment, acceptance: Acceptance) -> Scalar:
     """
     if deployment.drafts is None:
         return 1.0
+    if deployment.drafter == "ngram" and deployment.match is not None:
+        return 1.0 + deployment.match * (expected_tokens(matched(deployment), acceptance) - 1.0)
     if deployment.tree is None and not isinstance(acceptance, tuple):
         right = _inside(acceptance)
         # A geometric series, by expm1 and log, as a is often close to 1.
@@ -71,16 +81,28 @@ def chances(deployment: Deployment, acceptance: Acceptance, most: int) -> Array:
     return jnp.stack([*found, *[jnp.zeros_like(found[0])] * (most - len(found))])
 
 
-def undrafted(deployment: Deployment) -> Deployment:
-    """The deployment in a step in which nothing is drafted, of the same structure."""
+def drafting(deployment: Deployment, drafts: float) -> Deployment:
+    """The deployment in a step that drafts so many tokens for every sequence, or its own number where that is less."""
     if deployment.drafts is None:
         return deployment
-    return dataclasses.replace(deployment, drafts=jnp.zeros_like(jnp.asarray(deployment.drafts, dtype=float)))
+    fewer = jnp.minimum(jnp.asarray(deployment.drafts, dtype=float), drafts)
+    return dataclasses.replace(matched(deployment), drafts=fewer)
+
+
+def matched(deployment: Deployment) -> Deployment:
+    """The deployment in a step in which the look-ups of all sequences find tokens to draft."""
+    return deployment if deployment.match is None else dataclasses.replace(deployment, match=None)
 
 
 def drafter(model: Model, deployment: Deployment) -> Model | None:
     """The model that drafts for `model` in every step; None where there is none, or nothing is drafted."""
-    return None if deployment.drafts is None else model.draft
+    return None if deployment.drafts is None or deployment.drafter == "ngram" else model.draft
+
+
+def predictor(model: Model, deployment: Deployment) -> Prediction | None:
+    """The prediction head of `model` that drafts in every step; None where another model or a look-up does."""
+    idle = deployment.drafts is None or deployment.drafter == "ngram" or model.draft is not None
+    return None if idle else model.prediction
 
 
 def draft_deployment(deployment: Deployment) -> Deployment:

@@ -4,7 +4,7 @@ import dataclasses
 
 from jaxroof import batch as batches
 from jaxroof.deployment import Deployment, degree, largest_stage, pipelined_parts
-from jaxroof.deployment.speculation import Acceptance, acceptance_number, expected_tokens
+from jaxroof.deployment.speculation import Acceptance, acceptance_number, accepted, expected_tokens
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy.energy import Joules
 from jaxroof.energy.governor import limited_time
@@ -148,8 +148,12 @@ def pipelined_times(
 
 
 def tokens_per_step(deployment: Deployment, requests: Requests) -> Scalar:
-    """Expected tokens that one decode step adds to a sequence, shape (): `expected_tokens` of the drafts."""
-    return expected_tokens(deployment, requests.acceptance)
+    """Expected tokens that one decode step adds to a sequence, shape (): `expected_tokens` of the drafts.
+
+    A table of acceptance is read at the batch and the mean context.
+    """
+    right = accepted(requests.acceptance, requests.batch, requests.isl + 0.5 * requests.osl)
+    return expected_tokens(deployment, right)
 
 
 def tokens_per_second(cost: RequestCost, requests: Requests) -> Scalar:

@@ -4,7 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 from jaxroof.deployment import Deployment, degree, largest_stage, request_groups
-from jaxroof.deployment.speculation import draft_deployment, drafter
+from jaxroof.deployment.speculation import draft_deployment, drafter, predictor
 from jaxroof.hardware import Hardware, spread_over_mesh
 from jaxroof.layers.adapters import ADAPTER_BYTES, adapter_elements
 from jaxroof.layers.attention import Attention, attention_kv_bytes
@@ -121,8 +121,7 @@ def weight_bytes(model: Model, deployment: Deployment) -> Scalar:
     if draft is not None:
         # A draft model lies beside the model in the same layout.
         total = total + weight_bytes(draft, draft_deployment(deployment))
-    elif model.prediction is not None and deployment.drafts is not None:
-        head = model.prediction
+    elif (head := predictor(model, deployment)) is not None:
         module = _stored(head.block, model.hidden, deployment) + head.other_parameters * OTHER_PARAMETER_BYTES
         total = total + head.count * (module + _bytes({"join_proj": join_matrix(head, model.hidden)}))
     return total

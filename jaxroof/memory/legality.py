@@ -15,7 +15,7 @@ from jaxroof.deployment import (
     stage_devices,
 )
 from jaxroof.deployment.rule import Rule, divides
-from jaxroof.deployment.speculation import drafter
+from jaxroof.deployment.speculation import drafter, predictor
 from jaxroof.hardware import Hardware
 from jaxroof.layers.attention import Attention
 from jaxroof.layers.block import cross_attention_rules
@@ -44,8 +44,8 @@ def rules(hardware: Hardware, model: Model, deployment: Deployment) -> Iterator[
     if draft is not None:
         blocks += draft.blocks
         yield from _draft_rules(draft, deployment)
-    elif deployment.drafts is not None and model.prediction is not None:
-        blocks.append(model.prediction.block)
+    elif (head := predictor(model, deployment)) is not None:
+        blocks.append(head.block)
     # Each kind of layer knows what it asks of tensor and expert parallelism: no list of kinds here.
     for block in blocks:
         yield from _block_rules(block, deployment)
@@ -88,11 +88,13 @@ def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
     if splits_requests(deployment) and not mixture:
         groups = request_groups(deployment)
         yield groups <= 1.0, lambda: f"attention_dp = {groups:g}, but the model has no experts to share: use dp"
-    if deployment.drafts is not None and model.prediction is None and model.draft is None:
+    looks_up = deployment.drafter == "ngram"
+    if deployment.drafts is not None and not looks_up and model.prediction is None and model.draft is None:
         yield (
             deployment.drafts <= 0.0,
             lambda: (
-                f"drafts = {deployment.drafts:g}, but the model has no multi-token-prediction head and no draft model"
+                f"drafts = {deployment.drafts:g}, but the model has no multi-token-prediction head and no draft model: "
+                "give --draft, or --drafter ngram"
             ),
         )
     if deployment.offloaded is not None:

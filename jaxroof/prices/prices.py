@@ -2,11 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jaxroof.batch import Batch, Encode, Prefill, divided, prompts_and_decoding
 from jaxroof.deployment import Deployment, degree, drafted_tokens, largest_stage, pipelined_parts
-from jaxroof.deployment.speculation import Acceptance, expected_tokens, undrafted
+from jaxroof.deployment.speculation import Acceptance, accepted, drafting, expected_tokens, matched
 from jaxroof.efficiency import Efficiency
 from jaxroof.energy.energy import Joules
 from jaxroof.energy.governor import PowerLimit, limited_energy, power_limit, time_within
@@ -33,7 +33,7 @@ def step_price(
     deployment: Deployment,
     overlap: tuple[Scalar, Scalar],
     acceptance: Acceptance = 0.0,
-    plain: MicroBatch | None = None,
+    others: Sequence[tuple[float, MicroBatch]] = (),
 ) -> Price:
     """The function that prices a whole step, which takes the sum of both times.
 
@@ -41,21 +41,23 @@ def step_price(
     a step is the time from one step of a micro-batch to its next. The time is the one under the limit of electrical
     power: `limited_time`. With drafted tokens a step adds one token to every sequence, as without them, and takes its
     share of a step that adds several: `_share_of_drafting_step`. Where the batch says how many tokens are drafted
-    (`Decode.drafted`), it takes the time of the whole step.
+    (`Decode.drafted`), it takes the time of the whole step: `_drafting_step`.
 
     Args:
       micro_batch: its cost, for example from tables (`jaxroof.prices.prices`).
       overlap: s of the host per step of a micro-batch, whatever is in it, and 1 where its work for every sequence runs
         beside the device, 0 where after it: `visible_host_time`.
       acceptance: probability that a drafted token is right, given that those before it are.
-      plain: cost of a micro-batch of a step in which nothing is drafted; None: every step drafts.
+      others: drafts per sequence, increasing, and cost of a micro-batch of a step with so many; where there are none,
+        every step drafts what the deployment does.
     """
 
     def price(micro_batch: MicroBatch) -> Price:
         return functools.partial(_step_price, micro_batch, power_limit(hardware), model, deployment, overlap)
 
     # Drafting changes what a step yields, not what it costs: it is wrapped around the price of a plain step.
-    return _of_one_token(price(micro_batch), deployment, acceptance, None if plain is None else price(plain))
+    priced = [(drafted_tokens(drafting(deployment, each)), price(other)) for each, other in others]
+    return _of_one_token(price(micro_batch), deployment, acceptance, priced)
 
 
 def step_energy(
@@ -80,41 +82,57 @@ def step_energy(
     return _of_one_token(energy, deployment, acceptance)
 
 
-def _of_one_token(price: Price, deployment: Deployment, acceptance: Acceptance, plain: Price | None = None) -> Price:
+def _of_one_token(
+    price: Price, deployment: Deployment, acceptance: Acceptance, others: Sequence[tuple[Scalar, Price]] = ()
+) -> Price:
     """The price of a step that adds one token to every sequence, where a step with drafts adds several.
 
     Of a batch that says how many tokens it drafts it is that of the whole step.
     """
     if deployment.drafts is None:
         return price
-    further, expected = drafted_tokens(deployment), expected_tokens(deployment, acceptance)
 
     def of(batch: Batch, rows: Scalar) -> tuple[Array, Array]:
         decoding = given(batch.decode, "decode part of the step")
         if decoding.drafted is None:
-            return _share_of_drafting_step(price, further, expected, batch, rows)
+            sequences = jnp.where(decoding.sequences > 0.0, decoding.sequences, 1.0)
+            right = accepted(acceptance, decoding.sequences, decoding.context / sequences)
+            expected = expected_tokens(deployment, right)
+            return _share_of_drafting_step(price, drafted_tokens(deployment), expected, batch, rows)
         alike = dataclasses.replace(batch, decode=dataclasses.replace(decoding, drafted=None))
-        return _drafting_step(price, plain, further, alike, rows, decoding.drafted)
+        prices = [*others, (drafted_tokens(matched(deployment)), price)]
+        return _drafting_step(prices, alike, rows, decoding.drafted)
 
     return of
 
 
 def _drafting_step(
-    price: Price, plain: Price | None, further: Scalar, batch: Batch, rows: Scalar, drafted: Scalar
+    prices: Sequence[tuple[Scalar, Price]], batch: Batch, rows: Scalar, drafted: Scalar
 ) -> tuple[Array, Array]:
-    """Time in s of a step that verifies `further` more tokens of every decoding sequence, on the device and its host.
+    """Time in s of a step that verifies `drafted` more tokens of every decoding sequence, on the device and its host.
+
+    It is that of steps with as many, or linear between those with fewer and with more, where the mean of all sequences
+    is no whole number. The rows of GEMMs are the step's own in any case.
 
     Args:
-      plain: of steps in which nothing is drafted.
-      drafted: 0: it is one of these.
+      prices: of steps that verify so many more tokens of every sequence, increasing; of one alone all steps do.
     """
     sequences = given(batch.decode, "decode part of the step").sequences
-    drafting = price(batch, rows + further * sequences)
-    if plain is None:
-        return drafting
+    most, price = prices[-1]
+    if len(prices) == 1:
+        return price(batch, rows + most * sequences)
     # The drafting model works on prompts in any case.
-    drafts = (drafted > 0.0) | (sequences <= 0.0)
-    device, host = (jnp.where(drafts, *both) for both in zip(drafting, plain(batch, rows), strict=True))
+    drafted = jnp.where(sequences > 0.0, drafted, most)
+    times = [(verified, each(batch, rows + drafted * sequences)) for verified, each in prices]
+    below, (device, host) = times[0]
+    for above, longer in times[1:]:
+        # 0 up to the fewer drafts, 1 from the more ones on; a deployment may draft less than other steps would.
+        width = jnp.where(above > below, above - below, 1.0)
+        share = jnp.where(
+            above > below, jnp.clip((drafted - below) / width, 0.0, 1.0), jnp.where(drafted >= above, 1.0, 0.0)
+        )
+        device, host = (one * (1.0 - share) + other * share for one, other in zip((device, host), longer, strict=True))
+        below = above
     return device, host
 
 
@@ -234,7 +252,7 @@ def step_prices(
     tables: StepPrices | None = None,
     prompts: bool = True,
     encode: Encode | None = None,
-    plain: bool = False,
+    lengths: Sequence[float] = (),
 ) -> tuple[StepPrices, Price]:
     """Tables of one engine's steps, and the function that reads them.
 
@@ -254,7 +272,8 @@ def step_prices(
       tables: where they are known already; None: they are computed.
       prompts: False: batches have none, and nothing that depends on their lengths is traced.
       encode: of every request, of which a batch with `encode` has some; None: no batch has.
-      plain: whether a deployment that drafts makes steps without drafts too; of `tables` that are known it is read off.
+      lengths: numbers of drafts, increasing, of steps that draft fewer tokens than the deployment, where it drafts
+        some; of `tables` that are known they are read off.
 
     Returns:
       The tables, and `price(batch, rows) -> (device time, host time)` in s, shapes (): the step takes their sum. Both
@@ -263,21 +282,27 @@ def step_prices(
     Raises:
       ValueError: one line, for a model that does not generate, which a scheduler cannot price.
     """
-    parts = Parts(hardware, model, deployment, efficiency)
-    without = undrafted(deployment)
-    parts_without = Parts(hardware, model, without, efficiency)
+    every = matched(deployment)
+    parts = Parts(hardware, model, every, efficiency)
     # Tables depend on the place alone and may be shared by many simulations.
+    lengths = tables.lengths if tables is not None else lengths if deployment.drafts is not None else ()
+    fewer = [drafting(deployment, each) for each in lengths]
+    parts_of = [Parts(hardware, model, each, efficiency) for each in fewer]
     if tables is None:
-        tables = price_tables(parts, deployment, limits, encode)
-        if plain and deployment.drafts is not None:
-            tables = dataclasses.replace(tables, plain=price_tables(parts_without, without, limits, encode))
+        tables = price_tables(parts, every, limits, encode)
+        if fewer:
+            pairs = zip(parts_of, fewer, strict=True)
+            others = tuple(price_tables(part, each, limits, encode) for part, each in pairs)
+            tables = dataclasses.replace(tables, others=others, lengths=tuple(lengths))
     tables = mapped(jnp.asarray, tables)
-    micro_batch = functools.partial(_micro_batch_price, tables, parts, prompts, encode)
-    of_plain = None
-    if tables.plain is not None:
-        of_plain = functools.partial(_micro_batch_price, tables.plain, parts_without, prompts, encode)
+
+    def micro_batch(tables: StepPrices, parts: Parts) -> MicroBatch:
+        return functools.partial(_micro_batch_price, tables, parts, prompts, encode)
+
+    priced = zip(lengths, map(micro_batch, tables.others or (), parts_of), strict=True)
     overlap = on_host(efficiency.host.step_time, hardware), hidden_host
-    return tables, step_price(micro_batch, hardware, model, deployment, overlap, acceptance, of_plain)
+    price = step_price(micro_batch(tables, parts), hardware, model, deployment, overlap, acceptance, list(priced))
+    return tables, price
 
 
 def _micro_batch_price(

@@ -15,7 +15,7 @@ from jaxroof.layers.block import PREFIX
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import is_traced, jax, jnp, stacked
 from jaxroof.numerics.derivatives import example, output_dependence
-from jaxroof.numerics.struct import Array, Scalar, struct
+from jaxroof.numerics.struct import Array, Scalar, static, struct
 from jaxroof.numerics.tree import mapped
 from jaxroof.op import Ops
 from jaxroof.step.forward import Rows, as_run, split_rows
@@ -54,7 +54,8 @@ class StepPrices:
     logits: Array  # the host's time comes last, shape [octaves(sequences, LOGITS) - 1, 2, quantities + 1]
     encoder: Array | None = None  # over requests, shape [octaves(sequences, LOGITS) - 1, 2, quantities]; None: it rests
     split: Array | None = None  # as `rows`, over those of one context-parallel device; None: there is one device
-    plain: "StepPrices | None" = None  # of steps in which nothing is drafted; None: all that can draft do
+    others: "tuple[StepPrices, ...] | None" = None  # of steps with `lengths` drafts; None: all draft the deployment's
+    lengths: tuple[float, ...] = static(default=())  # increasing
 
 
 Terms = list[dict[str, Scalar]]

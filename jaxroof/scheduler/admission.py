@@ -5,7 +5,7 @@ from typing import NamedTuple
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array, given
 from jaxroof.scheduler.blocks import begins_block, counted
-from jaxroof.scheduler.drafts import drafted, missing_of_returned
+from jaxroof.scheduler.drafts import missing_of_returned, verified
 from jaxroof.scheduler.engine import Engine, osl_of
 from jaxroof.scheduler.prefixes import Place, no_place
 from jaxroof.scheduler.state import (
@@ -212,7 +212,7 @@ def _share(engine: Engine, state: State, candidate: AdmissionCandidate, place: P
 def _rows(engine: Engine, state: State) -> Array:
     """Tokens of the coming step that are decoding sequences', with those that it verifies."""
     running = state.running
-    return running if engine.drafts is None else running * (1 + drafted(engine, running))
+    return running if engine.drafts is None else running + verified(engine, state)
 
 
 def _work(engine: Engine, state: State, candidate: AdmissionCandidate, share: Share, fits: Array) -> Work:

@@ -9,7 +9,7 @@ from jaxroof.numerics.struct import Array
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.prices import Price, next_node
 from jaxroof.scheduler.blocks import begun, lasting
-from jaxroof.scheduler.drafts import drafted, progress
+from jaxroof.scheduler.drafts import mean_drafted, progress
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, Slots, State, Step, pick, plus, with_parked
 
@@ -191,7 +191,7 @@ def step_work(engine: Engine, state: State, next_end: Array) -> Work:
         # CUDA graphs: decoding batches run at the next captured size.
         rows=jnp.where(decodes, _padded(engine, sequences), sequences) + step.prompt,
         encode=_encode(engine, step),
-        drafted=jnp.where(members > 0, drafted(engine, members), 0).astype(float) if drafts else None,
+        drafted=mean_drafted(engine, state, members) if drafts else None,
         most=most,
     )
 

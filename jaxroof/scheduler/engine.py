@@ -9,6 +9,22 @@ from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.state import Clock, State, blocks_of, total_of
 
 
+class Measured(NamedTuple):
+    """Probabilities that drafts are right, as an `AcceptanceTable` has them, with nodes that increase."""
+
+    sequences: Array  # shape [n]
+    contexts: Array  # shape [m]
+    right: Array  # p_1 ... p_k, shape [n, m, most]
+
+
+class Lengths(NamedTuple):
+    """Tokens that are drafted by the number of decoding sequences: where this step function rises, and by how much."""
+
+    starts: Array  # decoding sequences from which on, float, shape [n]
+    tokens: Array  # more tokens per sequence, int32, shape [n]
+    depths: Array  # more tokens that may be kept, int32, shape [n]
+
+
 class Drafts(NamedTuple):
     """What an engine drafts; of several engines, every array has a leading axis for them."""
 
@@ -17,6 +33,9 @@ class Drafts(NamedTuple):
     limit: Array  # decoding sequences up to which they are drafted, float
     seed: Array  # int32
     number: Array | None = None  # of every request, which is hashed, shape [requests]; None: its place
+    measured: Measured | None = None  # in place of `reached`; None: that holds at every batch and context
+    lengths: Lengths | None = None  # in place of `tokens`; None: that holds at every batch
+    match: Array | None = None  # probability that there are drafts for a sequence, float; None: always
 
 
 class Engine(NamedTuple):

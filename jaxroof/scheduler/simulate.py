@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxroof.batch import Batch, Decode, Policy, Prefill, Served, Timeline, Traffic, waiting_steps
+from jaxroof.batch import Batch, Decode, Policy, Prefill, Served, Timeline, Traffic, draft_steps, waiting_steps
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
@@ -188,8 +188,9 @@ def simulate(
       By request, shape [requests], and by iteration, shape [iterations].
     """
     limits = Limits(rows=size.rows, sequences=size.slots, context=size.context)
+    lengths = sorted({0.0, *(tokens for _, tokens in draft_steps(policy))})
     place, beside = (hardware, model, deployment, efficiency), (policy.acceptance, policy.hidden_host)
-    tables, price = step_prices(*place, limits, *beside, encode=traffic.encode, plain=True)
+    tables, price = step_prices(*place, limits, *beside, encode=traffic.encode, lengths=lengths)
     blocks = cache_blocks(hardware, model, deployment, policy)
     # The same tables, without prompts' ops, as a waiting request meets decode steps.
     waits = step_prices(*place, limits, *beside, tables, prompts=False)[1]

@@ -14,7 +14,7 @@ from jaxroof.deployment import (
     stage_devices,
     tokens_per_sequence,
 )
-from jaxroof.deployment.speculation import draft_deployment, drafter
+from jaxroof.deployment.speculation import draft_deployment, drafter, predictor
 from jaxroof.hardware import Hardware
 from jaxroof.layers.adapters import adapter_ops
 from jaxroof.layers.block import block_ops, encoder_ops
@@ -165,7 +165,7 @@ def step_ops(
     draft = drafter(model, deployment)
     if draft is not None:
         ops |= draft_ops(draft, deployment, batch)
-    elif deployment.drafts is not None and model.prediction is not None:
+    elif predictor(model, deployment) is not None:
         ops |= prediction_ops(model, deployment, local, tokens, group_tokens)
     return ops
 

@@ -278,8 +278,12 @@ def op_flops(op: AnyOp) -> Scalar:
 def host_time(hardware: Hardware, batch: Batch, deployment: Deployment, efficiency: Efficiency) -> Scalar:
     """s of one step outside the kernels: per step, and per sequence that samples a token.
 
-    Every attention group has an engine process of its own for its sequences.
+    Every attention group has an engine process of its own for its sequences. Where drafts are looked up, that is done
+    for every sequence that samples, whatever it finds.
     """
+    each = efficiency.host.sequence_time
+    if deployment.drafts is not None and deployment.drafter == "ngram":
+        each = each + deployment.lookup_time
     # One engine process per group: their sequences are handled side by side.
-    time = efficiency.host.step_time + efficiency.host.sequence_time * group_batch(batch, deployment).logits
+    time = efficiency.host.step_time + each * group_batch(batch, deployment).logits
     return on_host(time, hardware)

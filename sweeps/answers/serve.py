@@ -46,6 +46,8 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     out = tables.console()
     out.print(tables.heading(case, simulation.load.text, simulation.spec.overrides))
     out.print(f"policy of {case.engine.name}: {policy_text(simulation.policy)}")
+    if simulation.prefill_policy is not None:
+        out.print(f"policy of the pool for prompts: {policy_text(simulation.prefill_policy)}")
     for line in service_lines(simulation):
         out.print(line)
     out.print(f"source  {simulation.load.stream.source}", end="\n\n")
@@ -105,7 +107,13 @@ def service_lines(simulation: Simulation) -> list[str]:
         each = [f"{kind.replicas:,} x {name} ({spread_text(kind.scenario.deployment)})" for name, kind in kinds]
         which = f": {', '.join(each)}" if len(each) > 1 else ""
         lines.append(f"router  {routes.router}{weights} before {number:,} replica{'s' * (number > 1)}{which}")
-    return lines + admission_lines(simulation) + scaling_lines(simulation) + tier_lines(simulation)
+    return (
+        lines
+        + encoder_lines(simulation)
+        + admission_lines(simulation)
+        + scaling_lines(simulation)
+        + tier_lines(simulation)
+    )
 
 
 def pool_lines(simulation: Simulation) -> list[str]:
@@ -118,6 +126,16 @@ def pool_lines(simulation: Simulation) -> list[str]:
         f"pools   prefill {int(pool.deployment.dp):,} x {spread_text(pool.deployment)}, decode "
         f"{simulation.replicas:,} x {spread_text(simulation.case.scenario.deployment)}; the cache is sent {sent}"
     ]
+
+
+def encoder_lines(simulation: Simulation) -> list[str]:
+    """Workers that encode images alone, and how long a request's images take them."""
+    pool = None if simulation.routes is None else simulation.routes.encoders
+    if pool is None:
+        return []
+    time, sent = (formatted(each, "s") for each in (pool.time, pool.transfer))
+    each = f"{time} for the images of a request, {sent} to send their vectors"
+    return [f"encode  {pool.workers:,} x {pool.hardware}: {each}"]
 
 
 def admission_lines(simulation: Simulation) -> list[str]:
@@ -244,6 +262,7 @@ def record(simulation: Simulation) -> dict[str, Any]:
     return {
         **case_record(case),
         "policy": policy_record(simulation.policy),
+        **({} if (own := simulation.prefill_policy) is None else {"prefill_policy": policy_record(own)}),
         "load": {
             "text": simulation.load.text,
             "source": simulation.load.stream.source,

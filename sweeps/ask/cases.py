@@ -15,10 +15,10 @@ from jaxroof.memory.legality import crosses_domain, first_broken
 from jaxroof.model import Experts, Model
 from jaxroof.numerics.struct import required
 from jaxroof.step.forward import as_run, without_fallbacks
+from sweeps.ask.acceptances import acceptance
 from sweeps.ask.axes import number, replaced
 from sweeps.ask.deployments import (
     PREFIX,
-    acceptance,
     neighbour_entry,
     neighbour_notes,
     neighbour_requests,
@@ -204,7 +204,7 @@ def case_of(
     require_free(scenario, asked.overrides)
     require_precisions(device, entry, scenario.deployment)
     require_cache(device, cache_precision(entry, asked.kv, served))
-    require_drafts(asked.draft, scenario.deployment)
+    require_drafts(asked.draft, scenario.deployment, getattr(scenario.workload, "acceptance", None))
     if check:
         if pool is not None and scenario.prefill is not None:
             require_legal(dataclasses.replace(pool, pool=scenario.prefill), entry)

@@ -8,8 +8,8 @@ import hwspaces
 import workloads
 from hwspaces.quantities.units import nearest, quantity
 from jaxroof.deployment import ADAPTED, DEGREES, Adapters, Deployment
+from jaxroof.deployment.acceptance import AcceptanceTable
 from jaxroof.deployment.deployment import MemoryLimits
-from jaxroof.deployment.speculation import beta_acceptance
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.scenario import Pool, Tenant
@@ -140,13 +140,7 @@ def label(settings: Mapping[str, Any]) -> str:
     return " ".join(parts) or "tp1"
 
 
-# Drafters and their acceptance, from text: a model; one probability, several, or a law of them.
-
-
-MOST_DRAFTS = 32
-"""Positions that a distribution of acceptance is written out for."""
-
-ACCEPTANCE = "a probability, several by position (0.8,0.7,0.6), or beta:MEAN,CONCENTRATION"
+# Models that draft for another one.
 
 
 def with_draft(entry: workloads.ModelEntry, draft: str | None) -> workloads.ModelEntry:
@@ -193,33 +187,18 @@ def _reads(draft: str, entry: workloads.ModelEntry, model: Model) -> str:
     )
 
 
-def require_drafts(draft: str | None, deployment: Deployment) -> None:
-    """ValueError for a draft model without a number of drafted tokens."""
+def require_drafts(draft: str | None, deployment: Deployment, right: Any = None) -> None:
+    """ValueError for a draft model without a number of drafted tokens, or beside look-ups, and a table beside a tree.
+
+    Args:
+      right: acceptance of the drafts.
+    """
     if draft is not None and deployment.drafts is None:
         raise ValueError(f"draft = {draft!r} needs deployment.drafts: the tokens that it drafts per step")
-
-
-def acceptance(value: Any, path: str) -> float | tuple[float, ...]:
-    """Probabilities that drafted tokens are right; ValueError names the path, the value and what is allowed."""
-    # A beta distribution of sequences is written out as one probability per position.
-    if isinstance(value, str) and value.startswith("beta:"):
-        parts = value.removeprefix("beta:").split(",")
-        if len(parts) != 2:
-            raise ValueError(f"{path} = {value!r} must be {ACCEPTANCE}")
-        # The mean is a probability; the concentration, the sum of both parameters, is any positive number.
-        mean, concentration = _probability(parts[0], path), quantity(parts[1].strip(), "1", path)
-        if not 0.0 < mean < 1.0:
-            raise ValueError(f"{path} = {value!r}: the mean must be between 0 and 1")
-        return beta_acceptance(mean, concentration, MOST_DRAFTS)
-    if isinstance(value, str) and "," in value:
-        value = value.split(",")
-    if isinstance(value, list | tuple):
-        return tuple(_probability(part, path) for part in value)
-    return _probability(value, path)
-
-
-def _probability(value: Any, path: str) -> float:
-    return leaf_number(path, value.strip() if isinstance(value, str) else value)
+    if draft is not None and deployment.drafter == "ngram":
+        raise ValueError(f"draft = {draft!r} drafts nothing where deployment.drafter = ngram: give one of them")
+    if deployment.tree is not None and isinstance(right, AcceptanceTable):
+        raise ValueError("a table of acceptance is of drafts in a chain: give no deployment.tree")
 
 
 # The other model of a co-located pair from a user's settings: its name, its requests, its deployment.

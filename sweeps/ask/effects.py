@@ -139,8 +139,18 @@ NEEDS: dict[str, Need] = {
     ),
     # Speculative decoding: a fixed workload has its acceptance, a simulated engine has it in its policy.
     **dict.fromkeys(
-        ("workload.acceptance", "policy.acceptance", "policy.draft_limit"),
+        (
+            "workload.acceptance",
+            "policy.acceptance",
+            "policy.draft_limit",
+            "policy.draft_lengths",
+            "deployment.drafter",
+        ),
         Need(lambda facts: facts.above("deployment.drafts", 0.0), "deployment.drafts: tokens drafted per step"),
+    ),
+    **dict.fromkeys(
+        ("deployment.match", "deployment.lookup_time"),
+        Need(lambda facts: "ngram" in facts.values("deployment.drafter"), "deployment.drafter = ngram"),
     ),
     # A sharing is stored as its place in SHARINGS.
     "workload.cores": Need(

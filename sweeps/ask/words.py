@@ -28,6 +28,8 @@ _ROUTER += "least_tokens, prefix, slo or power_of_two (default: one replica in d
 _ROUTER += "between, are compared"
 _PREFILL = "of a pool for prompts: hardware, efficiency, tp, dp, ...; what is not said is as in the decode pool, which "
 _PREFILL += "other flags describe, but degrees, which are 1; may be given several times"
+_PREFILL_POLICY = "a number of the scheduler of the pool for prompts: max_sequences=64, token_budget=16384, chunked=0, "
+_PREFILL_POLICY += "queue=shortest_first; what is not said is as in --policy; may be given several times"
 _TIERS = "tiers of the KV cache below the devices' memory: host=1TB,ssd=8TB,remote=100TB, of a server each but remote"
 _TIER_RULES = "write=through or back, eviction=lru, fifo or session, overlap=0 .. 1 of loads with compute, known=1: to "
 _TIER_RULES += "routers; may be given several times"
@@ -40,6 +42,7 @@ _ADMISSION = (
     "requests are rejected whose time to first token is expected to be longer when they come: 2s, or slo for the "
 )
 _ADMISSION += "limit of each in --slo or its class"
+_ENCODERS = "devices that encode images alone and send their vectors to the engines that compute prompts: 2, or 2xL40S"
 _SET = "any number, with its unit: hardware.memory.hbm.bandwidth=8TB/s; may be given several times"
 _ONE_DRAFT = "draft is one model; sweep deployment.drafts and workload.acceptance for others' ways"
 _ONE_PRECISION = "communication is one precision; sweep deployment.communication_bytes for several"
@@ -99,10 +102,14 @@ class ServiceWords(ServedWords):
     router_weights: str | None = word("NAME=WEIGHT,..", "of the router prefix: prefix=1,load=1 (default)", apart=True)
     decode_router: str | None = word("NAME", "of prompts to decoding replicas (default least_requests)", apart=True)
     prefill: Table = word("NAME=VALUE", _PREFILL, "table: the prefill pool", apart=True, default=dict)
+    prefill_policy: Table = word(
+        "NAME=VALUE", _PREFILL_POLICY, "table: how the prefill pool schedules", apart=True, default=dict
+    )
     also: list[Table] | None = word("NAME=VALUE,..", _ALSO, "a list of tables: replicas of other kinds", apart=True)
     tiers: str | None = word("NAME=CAPACITY,..", _TIERS, "tiers of the KV cache", apart=True)
     tier_rules: Table = word("NAME=VALUE", _TIER_RULES, "table: how tiers are used", apart=True, default=dict)
     admission: str | None = word("TIME", _ADMISSION, "longest time to first token that is expected", apart=True)
+    encoders: str | None = word("N[xNAME]", _ENCODERS, "workers that encode images alone", apart=True)
     autoscale: str | None = word("by=LOAD,..", _AUTOSCALE, "replicas that start and stop", apart=True)
     whole: bool = word(
         help="with --prefill: the cache leaves after the prompt, instead of layer by layer",

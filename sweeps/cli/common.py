@@ -12,8 +12,9 @@ from sweeps.cli.leaf_flags import add_flags, leaf_flags
 from sweeps.cli.leaf_flags import flag as flag_of
 
 ACCEPTANCE_HELP = (
-    "probability that a drafted token is right (default 0), one for every position (0.8,0.7), or the law that every "
-    "request draws its own from (beta:MEAN,CONCENTRATION)"
+    "probability that a drafted token is right (default 0), one for every position (0.8,0.7), the law that every "
+    "request draws its own from (beta:MEAN,CONCENTRATION), or a .csv, .toml or .json file with columns position, "
+    "sequences, context and acceptance"
 )
 
 

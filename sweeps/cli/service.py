@@ -6,13 +6,13 @@ from typing import Any
 from sweeps.ask.words import ServiceWords
 from sweeps.cli import common
 
-PLAIN = ("router", "router_weights", "decode_router", "tiers", "admission", "autoscale")
+PLAIN = ("router", "router_weights", "decode_router", "tiers", "admission", "autoscale", "encoders")
 """Words that are one text."""
 
 LISTED = ("also",)
 """Words that are texts, each of one thing."""
 
-SETTINGS = {"prefill": "tp=4", "tier_rules": "write=back"}
+SETTINGS = {"prefill": "tp=4", "prefill_policy": "max_sequences=64", "tier_rules": "write=back"}
 """Words that are settings by name, with an example of each."""
 
 FLAGS = (*PLAIN, *LISTED, *SETTINGS, "whole")

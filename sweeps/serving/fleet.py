@@ -21,7 +21,7 @@ from sweeps.ask.engines import chosen
 from sweeps.ask.layouts import reach
 from sweeps.run.simulated.grid import Metrics, outcomes
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
-from sweeps.run.simulated.policies import chosen_policy, policy_values, require_priced
+from sweeps.run.simulated.policies import chosen_policy, policy_values, require_lengths, require_priced
 from sweeps.run.simulated.spec import ServeSpec
 from workloads.streams.streams import mean_rate
 
@@ -151,6 +151,8 @@ def fleet(
     policy = chosen_policy(engine, asked.policy)
     require_prefix_cache(asked.hit_rate, policy)
     _require_effect(asked, members, policy)
+    for one in members:
+        require_lengths(policy, one.case.scenario.deployment)
     return Fleet(tuple(members), left_out, policy, engine, requests, requests.traffic, rate, asked)
 
 

@@ -24,9 +24,17 @@ from sweeps.ask.offered_load import without_output
 from sweeps.ask.precisions import device_notes
 from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import metrics_of_class, of_classes
+from sweeps.run.simulated.encoders import without_encoder
 from sweeps.run.simulated.load import Load, load, require_prefix_cache
 from sweeps.run.simulated.objective import parse_slo
-from sweeps.run.simulated.policies import chosen_policy, no_cache, policy_values, require_priced
+from sweeps.run.simulated.policies import (
+    chosen_policy,
+    no_cache,
+    policy_values,
+    prefill_policy,
+    require_lengths,
+    require_priced,
+)
 from sweeps.run.simulated.routes import Routes, routes_of
 from sweeps.run.simulated.scaling import Scaled, of_taken, scaled, scaled_metrics
 from sweeps.run.simulated.service import EngineKind, kinds, serviced
@@ -49,6 +57,7 @@ class Setup:
     blocks: float  # of KV cache of one replica
     routes: Routes | None  # how requests come to replicas, where all are simulated
     also: tuple[PoolEntry, ...]  # replicas of other kinds
+    prefill_policy: Policy | None  # of a pool for prompts; None: that of the other pool
 
     @property
     def engine(self) -> str:
@@ -63,7 +72,8 @@ class Setup:
             policy=self.policy,
             objective=self.replica.objective(self.objective),
         )
-        return dataclasses.replace(self.case.scenario, workload=work)
+        scenario = dataclasses.replace(self.case.scenario, workload=work)
+        return without_encoder(scenario) if self.routes is not None and self.routes.encoders else scenario
 
     @property
     def replicas(self) -> int:
@@ -73,7 +83,7 @@ class Setup:
     @property
     def kinds(self) -> list[EngineKind]:
         """Kinds of replicas in the order of their numbers, where all are simulated."""
-        return kinds(self.scenario, [kind.pool for kind in self.also])
+        return kinds(self.scenario, [kind.pool for kind in self.also], self.prefill_policy)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -157,13 +167,15 @@ def setup(asked: ServeSpec) -> Setup:
     require_priced(case.model.name, case.scenario.model, case.scenario.deployment)
     policy = chosen_policy(case.engine.words, asked.policy)
     require_prefix_cache(asked.hit_rate, policy)
+    require_lengths(policy, case.scenario.deployment)
     require_effect((f"policy.{name}" for name in asked.policy), facts(case.scenario, beside=policy_values(policy)))
+    prompts = prefill_policy(case.engine.words, asked.policy, asked.prefill_policy) if asked.prefill_policy else None
     # One replica is simulated, with its part of the requests; or all of them.
     also = unlike_replicas(asked, case)
     routes = routes_of(asked, given, case, policy, also)
     part = given if routes is not None else given.replica(int(case.scenario.deployment.dp))
     with precision("float64"):
-        blocks = _cache(case, policy)
+        blocks = _cache(case, policy, routes)
         require_caches(also, case, policy)
     return Setup(
         spec=asked,
@@ -175,6 +187,7 @@ def setup(asked: ServeSpec) -> Setup:
         blocks=blocks,
         routes=routes,
         also=also,
+        prefill_policy=prompts,
     )
 
 
@@ -278,6 +291,7 @@ def _of_pools(given: Setup, found: Mapping[str, Any]) -> Mapping[str, Any]:
     """The metrics, with devices and what tokens cost of all pools and kinds of replicas where there are several."""
     scenario = given.scenario
     more = [kind.pool for kind in given.also] if scenario.prefill is None else [scenario.prefill]
+    more += [given.routes.encoders.pool] if given.routes is not None and given.routes.encoders else []
     if not more:
         return found
     own = Pool(hardware=scenario.hardware, deployment=scenario.deployment, efficiency=scenario.efficiency)
@@ -320,9 +334,9 @@ def waiting(simulation: Simulation) -> np.ndarray:
     return count[0] - count[1]
 
 
-def _cache(case: Case, policy: Policy) -> float:
+def _cache(case: Case, policy: Policy, routes: Routes | None) -> float:
     """KV blocks of one replica; ValueError, one line, where there are none."""
-    scenario = case.scenario
+    scenario = without_encoder(case.scenario) if routes is not None and routes.encoders else case.scenario
     place = scenario.hardware, scenario.model, scenario.deployment
     blocks = float(cache_blocks(*place, policy))
     if blocks < 1.0:

@@ -13,8 +13,8 @@ from jaxroof.batch import STATUSES, Policy, Traffic
 from jaxroof.deployment import Deployment
 from jaxroof.deployment.speculation import expected_tokens
 from jaxroof.scheduler import Size, begin, proceed, served
-from jaxroof.scheduler.drafts import drafts, drafts_of, uniform
-from jaxroof.scheduler.engine import Drafts
+from jaxroof.scheduler.drafts import drafts, drafts_of, lengths, uniform
+from jaxroof.scheduler.engine import Drafts, Measured
 from sweeps.run.precision import precision
 from tests.jaxroof.test_scheduler import GROUPS, ITERATIONS, OPTIMISED, SLOTS, compared, price, traffic
 from tests.jaxroof.test_service import ENGINES, difference
@@ -34,7 +34,11 @@ MOST = 4  # drafted tokens per sequence and step
 
 def given(plain: PlainDrafts) -> Drafts:
     """Drafts of the compiled simulator."""
-    return drafts(plain.tokens, np.asarray(plain.acceptance), plain.limit, plain.seed)
+    own = plain.tokens, np.asarray(plain.acceptance), plain.limit, plain.seed
+    if plain.table is None:
+        return drafts(*own)
+    measured, (starts, tokens) = Measured(*map(np.asarray, plain.table)), np.array(plain.lengths).T
+    return drafts(*own, measured=measured, lengths=lengths(starts, tokens), match=plain.match)
 
 
 def simulated(cases: list) -> list:
@@ -101,6 +105,7 @@ def together(count: int, isl: float, osl: float) -> Traffic:
         (Deployment(drafts=3.0), 0.8),
         (Deployment(drafts=4.0), (0.9, 0.6, 0.5)),
         (Deployment(drafts=2.0, tree=(4.0, 2.0)), 0.4),
+        (Deployment(drafts=4.0, drafter="ngram", match=0.4), 0.7),
     ],
 )
 def test_sequences_keep_the_expected_tokens_per_step(deployment, acceptance, float64):

@@ -12,8 +12,9 @@ import pytest
 from jaxroof import quick_options
 from jaxroof.batch import QUEUES, STATUSES, Policy, Traffic
 from jaxroof.numerics.struct import given
-from jaxroof.scheduler.drafts import drafts
-from jaxroof.scheduler.engine import Drafts
+from jaxroof.scheduler.drafts import drafts, lengths
+from jaxroof.scheduler.engine import Drafts, Measured
+from jaxroof.scheduler.service.encoding import Encoders
 from jaxroof.scheduler.service.handover import ROLES, Transfer
 from jaxroof.scheduler.service.outcomes import outcomes
 from jaxroof.scheduler.service.routing import ROUTERS
@@ -55,7 +56,7 @@ def traffic(requests: Any) -> Traffic:
 def numbers(service: Service) -> dict[str, Any]:
     """What `begin` takes, and how slow every engine is."""
     engines = service.engines
-    names = [name for name in Policy.__dataclass_fields__ if name != "queue"]
+    names = [name for name in Policy.__dataclass_fields__ if name not in ("queue", "draft_lengths")]
 
     def each(value: Any) -> np.ndarray:
         return np.array([float(value(one)) for one in engines])
@@ -84,6 +85,9 @@ def numbers(service: Service) -> dict[str, Any]:
         "tiers": tier_rules(service),
         "scaling": _scaling(service.scaling),
         "admission": None if service.admission is None else padded(service.admission, 0.0),
+        "encoders": Encoders(np.array(service.encoders), np.float64(service.encoder_transfer))
+        if service.encoders
+        else None,
     }
 
 
@@ -95,7 +99,14 @@ def _scaling(rule: Rule | None) -> ScalingRule | None:
 
 def _drafts(each: list[PlainDrafts]) -> Drafts:
     """Of all engines."""
-    return drafts(*map(np.array, zip(*each, strict=True)))
+    tokens, acceptance, limit, seed = (np.array([one[place] for one in each]) for place in range(4))
+    if each[0].table is None:
+        return drafts(tokens, acceptance, limit, seed)
+    measured = Measured(*map(np.array, zip(*(given(one.table, "table") for one in each), strict=True)))
+    steps = np.array([one.lengths for one in each])
+    own = lengths(steps[..., 0], steps[..., 1])
+    match = np.array([one.match for one in each])
+    return drafts(tokens, acceptance, limit, seed, measured=measured, lengths=own, match=match)
 
 
 def tier_rules(service: Service) -> TierRules | None:
@@ -137,7 +148,7 @@ def prices(slowness: Any) -> Any:
 def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tuple[Any, Any, Any]]:
     """What the simulator makes of services, compiled as for users: outcomes, engines and requests that are left."""
     shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools, tiers=tiers)
-    names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling", "admission")
+    names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling", "admission", "encoders")
 
     def start(given: dict[str, Any]) -> ServiceRun:
         return begin(

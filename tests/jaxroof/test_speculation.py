@@ -130,7 +130,8 @@ def test_without_drafts_a_step_is_the_model_s(dense, pair, chip):
 
 def test_what_cannot_be_drafted(dense, pair, chip):
     assert broken_rule(chip, dense, Deployment(drafts=2.0)) == (
-        "drafts = 2, but the model has no multi-token-prediction head and no draft model"
+        "drafts = 2, but the model has no multi-token-prediction head and no draft model: "
+        "give --draft, or --drafter ngram"
     )
     assert broken_rule(chip, pair, Deployment(drafts=3.0, tree=(2.0, 2.0))) == (
         "drafts = 3 exceeds the 2 depths of the tree"
@@ -190,7 +191,9 @@ def test_the_scheduler_takes_a_share_of_a_drafting_step(pair, chip, float64):
 def test_a_batch_that_says_what_it_drafts_takes_the_whole_step(pair, chip, float64):
     """Two drafts: the step that verifies three tokens per sequence, and drafts; none: that of the model alone."""
     deployment = Deployment(drafts=2.0)
-    _, price = step_prices(chip, pair, deployment, datasheet(), Limits(rows=256, sequences=8, context=128), plain=True)
+    _, price = step_prices(
+        chip, pair, deployment, datasheet(), Limits(rows=256, sequences=8, context=128), lengths=(0.0,)
+    )
 
     @jax.jit
     def time(drafted):

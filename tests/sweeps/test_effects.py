@@ -49,6 +49,10 @@ USED = {
     "workload.host_bandwidth": (5e10, DENSE, {}),
     "policy.acceptance": (0.8, DENSE, {"drafts": 2}),
     "policy.draft_limit": (4.0, DENSE, {"drafts": 2}),
+    "policy.draft_lengths": ("1:2,4:0", DENSE, {"drafts": 2}),
+    "deployment.drafter": ("ngram", DENSE, {"drafts": 2}),
+    "deployment.match": (0.5, DENSE, {"drafts": 2, "drafter": "ngram"}),
+    "deployment.lookup_time": (1e-4, DENSE, {"drafts": 2, "drafter": "ngram"}),
     "policy.swap_time": (1e-6, DENSE, {}),
     "policy.graph_limit": (64.0, DENSE, {}),
 }

@@ -11,6 +11,7 @@ from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.advance import joins, steps_until, swap_time
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.service.agenda import begun_by, followed
+from jaxroof.scheduler.service.encoding import encoded
 from jaxroof.scheduler.service.handover import DECODE
 from jaxroof.scheduler.service.routing import View, chosen, late
 from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, Shape, engine_at
@@ -26,6 +27,7 @@ class Delivered(NamedTuple):
     engine: Array
     refused: Array  # bool: it is too long
     rejected: Array  # bool: the queue is full, or its first token would come too late
+    encoded: Array | None = None  # request that came to a worker which encodes alone; None: there are none
 
 
 def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -> Delivered:
@@ -34,7 +36,9 @@ def delivered(service: Service, shape: Shape, like: Own, state: ServiceState) ->
     return jax.lax.cond(
         _is_due(state),
         lambda state: _delivered(service, shape, like, state),
-        lambda state: Delivered(state, nobody, jnp.zeros((), float), nobody, no, no),
+        lambda state: Delivered(
+            state, nobody, jnp.zeros((), float), nobody, no, no, None if service.encoders is None else nobody
+        ),
         state,
     )
 
@@ -81,7 +85,13 @@ def _delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -
     full = full if service.admission is None else full | late(view, engine, entry(service.admission, request))
     full = full if handed is None else full & ~handed
     rejected = ~refused & full
-    takes = ~refused & ~rejected
+    # A request that comes for the first time goes to a worker that encodes, where there are some.
+    agenda, encoding, encodes = state.agenda.done(request), state.encoding, jnp.asarray(False)
+    if service.encoders is not None and encoding is not None:
+        encoding, encodes, then = encoded(service.encoders, encoding, request, clock)
+        agenda = agenda.planned(request, then, encodes)
+        refused, rejected = refused & ~encodes, rejected & ~encodes
+    takes = ~refused & ~rejected & ~encodes
 
     # 3. Its queue, and what routers know.
     number = state.routed[0] + state.routed[1]
@@ -92,7 +102,6 @@ def _delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -
         state.known.queued.at[engine].add(jnp.where(takes, isl, 0)),
     )
     kind = jnp.int32(0) if handed is None else whole(handed)
-    agenda = state.agenda.done(request)
     answered = refused | rejected
     agenda = followed(agenda, service.turns, shape.turns, request, clock, answered)
     agenda, clients = begun_by(agenda, state.clients, request, clock, answered)
@@ -101,15 +110,19 @@ def _delivered(service: Service, shape: Shape, like: Own, state: ServiceState) -
         known=known,
         agenda=agenda,
         clients=clients,
-        routed=state.routed.at[kind].add(1),
+        routed=state.routed.at[kind].add(whole(~encodes)),
         left=state.left - whole(answered),
+        encoding=encoding,
     )
 
     # 4. When the engine meets it.
     state = _met(state, engine, own, of, clock, takes)
     # Where many services are simulated, this is computed also where none is due: times stay finite.
     came = jnp.where(jnp.isfinite(clock.high), clock.high + clock.low, 0.0)
-    return Delivered(state, request, came, engine, refused, rejected)
+    if service.encoders is None:
+        return Delivered(state, request, came, engine, refused, rejected)
+    to, first = jnp.where(encodes, -1, request), jnp.where(encodes, request, -1)
+    return Delivered(state, to, came, jnp.where(encodes, -1, engine), refused, rejected, first)
 
 
 def _met(state: ServiceState, engine: Array, own: Own, of: Engine, clock: Clock, takes: Array) -> ServiceState:

@@ -58,6 +58,7 @@ class Happening(NamedTuple):
     loaded: tuple[Array, ...]  # tokens of `hit` that come from every tier
     right: Array | None = None  # drafts in `steps` that were right; None: nothing is drafted
     replicas: Array | None = None  # that are on after an evaluation, -1: there was none; None: all are
+    encoded: Array | None = None  # request that came to a worker which encodes alone, at `came`; None: there are none
     trace: "Trace | None" = None  # None: `Shape.traced` is not set
 
 
@@ -74,7 +75,7 @@ class Trace(NamedTuple):
 FLOATS = 6
 """The first fields of `Happening` are floats, those after them whole numbers."""
 
-OTHERS = 4
+OTHERS = 5
 """The last fields, which are no numbers, or not always there."""
 
 
@@ -223,6 +224,7 @@ def happened(
         loaded=() if admission.loaded is None else tuple(admission.loaded),
         right=right,
         replicas=replicas,
+        encoded=come.encoded,
         trace=trace,
     )
 

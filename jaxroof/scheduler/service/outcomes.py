@@ -32,6 +32,8 @@ def outcomes(run: ServiceRun, records: Happening) -> tuple[Served, Places]:
     events = records.produced, records.ended, records.admitted, records.accepted, records.delivered
     produced, over, admitted, accepted, came = (first(each, requests) for each in events)
     following = next_instants(records)
+    # What is encoded first has come to a worker before it comes to an engine.
+    sent = came if records.encoded is None else first(records.encoded, requests)
     computed = at(following, produced, iterations)
     # The step of the first token gains what later ones do: a faster engine has made more of them by the end.
     complete = jnp.maximum(last(records.produced, requests), last(records.accepted, requests))
@@ -45,7 +47,7 @@ def outcomes(run: ServiceRun, records: Happening) -> tuple[Served, Places]:
     status = jnp.where(service.engines.osl < 1, absent, jnp.where(turned, rejected, unfinished))
     status = jnp.where(too_long, refused, jnp.where(over < iterations, finished, status))
     outcome = Served(
-        arrival=at(records.came, came, jnp.nan) - service.engines.delay,
+        arrival=at(records.came, sent, jnp.nan) - service.engines.delay,
         admitted=at(clock, admitted, jnp.nan),
         first_token=jnp.where(
             accepted < iterations, at(records.ready, accepted, jnp.nan), at(clock, computed, jnp.nan)

@@ -10,6 +10,7 @@ from jaxroof.numerics.tree import mapped
 from jaxroof.scheduler.advance import MANY, Steps
 from jaxroof.scheduler.engine import Drafts, Engine, rules, whole
 from jaxroof.scheduler.service.agenda import Agenda, Clients, Turns, agenda
+from jaxroof.scheduler.service.encoding import Encoders, Encoding, begun_encoding
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, Transfer
 from jaxroof.scheduler.service.lines import Lines, empty_lines
 from jaxroof.scheduler.service.packing import Rows, rows
@@ -56,6 +57,7 @@ class Service(NamedTuple):
     turns: Turns | None
     scaling: ScalingRule | None = None  # None: all engines take requests all the time
     admission: Array | None = None  # s of expected TTFT above which a request is rejected, shape [requests]
+    encoders: Encoders | None = None  # None: there are no workers that encode alone
 
 
 class Known(NamedTuple):
@@ -96,6 +98,7 @@ class ServiceState(NamedTuple):
     changed: Array  # bool: the set of its sequences has changed at that instant
     left: Array  # requests that may still be answered
     scaling: Scaling | None = None
+    encoding: Encoding | None = None
 
 
 class ServiceRun(NamedTuple):
@@ -121,6 +124,7 @@ def begin(
     drafts: Drafts | None = None,
     scaling: ScalingRule | None = None,
     admission: Array | None = None,
+    encoders: Encoders | None = None,
 ) -> ServiceRun:
     """A simulation of a service before its first iteration.
 
@@ -139,12 +143,13 @@ def begin(
       drafts: of every engine, leaves with a leading axis for them; None: nothing is drafted.
       scaling: rule by which engines take requests, without pools; None: all do all the time.
       admission: s of expected TTFT above which a request is rejected, shape [requests]; None: none is.
+      encoders: workers that encode alone, without scaling; None: images are encoded where the prompt is computed.
     """
     role = jnp.zeros(shape.engines, jnp.int32) if role is None else jnp.asarray(role, jnp.int32)
     even = jnp.ones(shape.engines)
     first = jnp.int32(0)
     routing = Routing(even, 0.0 * even, first, jnp.ones(()), jnp.ones(()), first, first) if routing is None else routing
-    routing, transfer = jax.tree.map(jnp.asarray, (routing, transfer))
+    routing, transfer, encoders = jax.tree.map(jnp.asarray, (routing, transfer, encoders))
     isl, osl = whole(traffic.isl), whole(traffic.osl)
     requests = isl.shape[0]
     delayed = jnp.asarray(delay, float)
@@ -191,9 +196,10 @@ def begin(
         changed=no,
         left=jnp.sum(osl > 0, dtype=jnp.int32),
         scaling=None if scaling is None else begun_scaling(scaling, shape.engines, requests),
+        encoding=None if encoders is None else begun_encoding(encoders, requests),
     )
     limit = None if admission is None else jnp.asarray(admission, float)
-    return ServiceRun(Service(engines, role, routing, transfer, turns, scaling, limit), state)
+    return ServiceRun(Service(engines, role, routing, transfer, turns, scaling, limit, encoders), state)
 
 
 def _ranks(traffic: Traffic, isl: Array) -> Array:
@@ -223,9 +229,8 @@ def engine_at(service: Service, engine: Array) -> Engine:
     found = {name: _one(getattr(engines, name), engine) for name in SCALARS}
     if engines.tiers is not None:
         found["tiers"] = mapped(lambda values: values[engine], engines.tiers)
-    own = engines.drafts
-    drafts = None if own is None else Drafts(*(None if part is None else part[engine] for part in own))
-    return engines._replace(**found, drafts=drafts)
+    found["drafts"] = mapped(lambda values: values[engine], engines.drafts)
+    return engines._replace(**found)
 
 
 SCALARS = (

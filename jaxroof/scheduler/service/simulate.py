@@ -21,7 +21,7 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
     def one(state: ServiceState, _: None) -> tuple[ServiceState, tuple[Array, Array, Array | None]]:
         nonlocal structure
         state, record = happened(run.service, prices, shape, state)
-        optional = [part for part in (record.right, record.replicas) if part is not None]
+        optional = [part for part in (record.right, record.replicas, record.encoded) if part is not None]
         parts: list[Any] = [*record[FLOATS:-OTHERS], *record.loaded, *optional]
         wholes = jnp.stack([jnp.asarray(part, jnp.int32) for part in parts])
         times: list[Any] = list(record[:FLOATS])
@@ -31,11 +31,12 @@ def proceed(prices: Callable[[Array], Price], run: ServiceRun, shape: Shape) -> 
 
     state, (times, counts, traces) = jax.lax.scan(one, run.state, None, length=shape.iterations)
     columns = [array[:, column] for array in (times, counts) for column in range(array.shape[1])]
-    # Fields of every record, then tokens of every tier, then drafts and replicas, where there are some.
+    # Fields of every record, then tokens of every tier, then drafts, replicas and encoders, where there are some.
     first = len(Happening._fields) - OTHERS
     known, more = dict(zip(Happening._fields, columns[:first], strict=False)), columns[first:]
+    encoded = None if run.service.encoders is None else more.pop()
     replicas = None if run.service.scaling is None else more.pop()
     right = None if run.service.engines.drafts is None else more.pop()
     trace = None if traces is None else jax.tree.unflatten(structure, list(traces.T))
-    record = Happening(**known, loaded=tuple(more), right=right, replicas=replicas, trace=trace)
+    record = Happening(**known, loaded=tuple(more), right=right, replicas=replicas, encoded=encoded, trace=trace)
     return run._replace(state=state), record

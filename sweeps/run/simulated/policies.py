@@ -10,19 +10,23 @@ import numpy as np
 from hwspaces import formatted
 from hwspaces.quantities.leaves import declared_quantity
 from hwspaces.quantities.units import nearest
-from jaxroof.batch import ORDERS, Policy
+from jaxroof.batch import ORDERS, Policy, draft_steps
 from jaxroof.deployment import Deployment, drafted_tokens, replica_devices, request_groups
+from jaxroof.deployment.acceptance import AcceptanceTable
 from jaxroof.hardware import Hardware
 from jaxroof.memory.capacity import kv_capacity_tokens, weight_bytes
 from jaxroof.model import Model
 from jaxroof.numerics.struct import Declaration, declarations
 from jaxroof.prices.tables import MOST_DRAFTED
-from sweeps.ask.deployments import acceptance
+from sweeps.ask.acceptances import acceptance, acceptance_record, acceptance_text, is_table
 from sweeps.ask.engines import policy as engine_policy
 from sweeps.data.labels import number
 
 DECLARED = declarations(Policy)
 FIELDS = tuple(DECLARED)
+
+LENGTHS = "1:5,16:3,64:0"
+"""What lengths of drafts look like where a user writes them."""
 
 SHOWN = 8
 """Positions of which a text says the acceptance."""
@@ -50,6 +54,34 @@ def chosen_policy(engine: str, values: Mapping[str, Any]) -> Policy:
     return found
 
 
+OF_BOTH_POOLS = (
+    "block_size", "front_time", "first_time", "ahead_steps", "wait_steps", "poll_steps",
+    "acceptance", "draft_limit", "draft_lengths",
+)  # fmt: skip
+"""What is no pool's own: blocks that are handed over, what comes before the queue, and drafts, which prompts have none
+of."""
+
+
+def prefill_policy(engine: str, policy: Mapping[str, Any], own: Mapping[str, Any]) -> Policy:
+    """The policy of a pool for prompts: that of the pool that decodes, with values of its own.
+
+    Args:
+      engine: as of `chosen_policy`.
+      policy: values of the pool that decodes.
+      own: values of the pool for prompts.
+
+    Raises:
+      ValueError: one line that names the field, its value and what is allowed.
+    """
+    for name in own:
+        if name in OF_BOTH_POOLS:
+            raise ValueError(f"prefill_policy.{name} is no number of the pool for prompts: give it as policy.{name}")
+    try:
+        return chosen_policy(engine, {**policy, **own})
+    except ValueError as error:
+        raise ValueError(f"prefill_policy: {error}") from None
+
+
 def profiled(deployment: Deployment, changes: Mapping[str, Any]) -> Deployment:
     """The deployment whose engine profiles as many sequences as its policy lets run, where a user says how many.
 
@@ -64,21 +96,25 @@ def profiled(deployment: Deployment, changes: Mapping[str, Any]) -> Deployment:
     return dataclasses.replace(deployment, sampled_rows=np.ceil(most / request_groups(deployment)))
 
 
-def policy_value(name: str, value: Any) -> float | str | tuple[float, ...]:
+def policy_value(name: str, value: Any) -> Any:
     """The value of the policy's field `name`: its order as an index into `ORDERS`; acceptance by position as several.
+
+    Acceptance may be a table, too.
 
     Raises:
       ValueError: one line that names the field, its value and what is allowed.
     """
     declared, where = DECLARED[name], f"policy.{name}"
     words = declared.codes or declared.choices
+    if name == "draft_lengths":
+        return _draft_lengths(value, where)
     if words:
         if value not in words:
             raise ValueError(f"{where} = {value!r} must be {', '.join(words[:-1])} or {words[-1]}")
         return float(words.index(value)) if declared.codes else value
     if declared.unit != "1":
         return declared_quantity(value, declared, where)
-    if name == "acceptance" and (isinstance(value, list | tuple) or (isinstance(value, str) and "," in value)):
+    if name == "acceptance" and (not isinstance(value, str) or "," in value or is_table(value)):
         return acceptance(value, where)
     found = _number(value)
     endless = found == math.inf == declared.most
@@ -87,6 +123,19 @@ def policy_value(name: str, value: Any) -> float | str | tuple[float, ...]:
     if declared.whole and not endless and found != math.floor(found):
         raise ValueError(f"{where} = {value!r} must be {_range(declared)}")
     return found
+
+
+def _draft_lengths(value: Any, where: str) -> str | None:
+    """Sequences from which on so many tokens are drafted, as text such as 1:5,16:3,64:0, checked."""
+    if value is None:
+        return None
+    pairs = [each.strip().split(":") for each in str(value).split(",")]
+    if not all(len(pair) == 2 and all(one.strip().isdecimal() and len(one) < 10 for one in pair) for pair in pairs):
+        raise ValueError(f"{where} = {value!r} must be SEQUENCES:TOKENS,.. in whole numbers, such as {LENGTHS}")
+    starts = [int(start) for start, _ in pairs]
+    if starts != sorted(set(starts)) or starts[0] != 1:
+        raise ValueError(f"{where} = {value!r}: sequences must begin at 1 and increase, such as {LENGTHS}")
+    return ",".join(f"{int(start)}:{int(tokens)}" for start, tokens in pairs)
 
 
 def _range(declared: Declaration) -> str:
@@ -104,7 +153,7 @@ def number_along(name: str, value: Any) -> float | str:
       ValueError: as `policy_value`, and for several.
     """
     found = policy_value(name, value)
-    if isinstance(found, tuple):
+    if isinstance(found, AcceptanceTable | tuple):
         raise ValueError(f"policy.{name} = {value!r} cannot be on an axis: by position it is the same at all points")
     return found
 
@@ -120,7 +169,11 @@ def policy_text(policy: Policy) -> str:
     parts = [ORDERS[int(policy.order)], policy.queue]
     for name in FIELDS:
         value = getattr(policy, name)
-        if isinstance(value, tuple):
+        if isinstance(value, AcceptanceTable):
+            parts.append(f"{name} {acceptance_text(value)}")
+        elif name == "draft_lengths":
+            parts += [] if value is None else [f"{name} {value}"]
+        elif isinstance(value, tuple):
             shown = ", ".join(number(each, 4) for each in value[:SHOWN])
             parts.append(f"{name} {shown}{', ...' if len(value) > SHOWN else ''}")
         elif DECLARED[name].discrete:
@@ -136,13 +189,16 @@ def policy_text(policy: Policy) -> str:
     return ", ".join(parts)
 
 
-def policy_record(policy: Policy) -> dict[str, float | str | list[float] | None]:
+def policy_record(policy: Policy) -> dict[str, Any]:
     """A policy as plain data: order by its name, what is not limited as None."""
     values = {name: getattr(policy, name) for name in FIELDS}
     found: dict[str, Any] = {}
     for name, value in values.items():
-        plain = list(value) if isinstance(value, tuple) else value
-        found[name] = plain if isinstance(plain, str | list) or math.isfinite(plain) else None
+        if isinstance(value, AcceptanceTable):
+            found[name] = acceptance_record(value)
+        elif name != "draft_lengths" or value is not None:
+            plain = list(value) if isinstance(value, tuple) else value
+            found[name] = plain if not isinstance(plain, float) or math.isfinite(plain) else None
     return found | {"order": ORDERS[int(policy.order)]}
 
 
@@ -166,6 +222,16 @@ def require_priced(name: str, model: Model, deployment: Deployment) -> None:
         raise ValueError(
             f"deployment.drafts = {deployment.drafts:g}: the scheduler prices at most {MOST_DRAFTED} drafted tokens "
             "per sequence and step"
+        )
+
+
+def require_lengths(policy: Policy, deployment: Deployment) -> None:
+    """ValueError, one line, for a policy that drafts more tokens than the deployment has room for."""
+    most = max((tokens for _, tokens in draft_steps(policy)), default=0.0)
+    if deployment.drafts is not None and most > deployment.drafts:
+        raise ValueError(
+            f"policy.draft_lengths = {policy.draft_lengths!r} drafts {most:g} tokens: more than deployment.drafts = "
+            f"{deployment.drafts:g}"
         )
 
 

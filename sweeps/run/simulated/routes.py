@@ -15,6 +15,7 @@ from jaxroof.scheduler.service.tiers import TierRules
 from sweeps.ask.cases import Case
 from sweeps.ask.deployments import PoolEntry
 from sweeps.run.simulated.admission import admission_limits
+from sweeps.run.simulated.encoders import EncoderPool, encoder_pool
 from sweeps.run.simulated.load import Load, seed_of
 from sweeps.run.simulated.objective import parse_slo
 from sweeps.run.simulated.scaling import scaling_rule
@@ -36,6 +37,7 @@ class Routes:
     tier_names: tuple[str, ...] = ()
     admission: np.ndarray | None = None  # s of expected TTFT above which every request is rejected; None: none is
     scaling: ScalingRule | None = None  # None: all replicas take requests all the time
+    encoders: EncoderPool | None = None  # None: images are encoded where prompts are computed
 
 
 def routes_of(
@@ -51,19 +53,19 @@ def routes_of(
     """
     needed = (
         bool(asked.prefill or also)
-        or any(text is not None for text in (asked.tiers, asked.autoscale, asked.admission))
+        or any(text is not None for text in (asked.tiers, asked.autoscale, asked.admission, asked.encoders))
         or given.stream.after is not None
         or given.stream.parent is not None
     )
     if asked.router is None and not needed:
-        for name in ("decode_router", "router_weights", "whole"):
+        for name in ("decode_router", "router_weights", "whole", "prefill_policy"):
             if getattr(asked, name):
                 raise ValueError(f"{name} has no effect without a router or a prefill pool")
         if asked.tier_rules:
             raise ValueError("tier_rules has no effect without tiers")
         return None
     if not asked.prefill:
-        for name in ("decode_router", "whole"):
+        for name in ("decode_router", "whole", "prefill_policy"):
             if getattr(asked, name):
                 raise ValueError(f"{name} has no effect without a prefill pool")
     require_weights(asked.router_weights, (asked.router, asked.decode_router))
@@ -80,6 +82,7 @@ def routes_of(
         tier_names=names,
         admission=_admission(asked, given),
         scaling=_scaling(asked, given, case, also),
+        encoders=encoder_pool(asked, given, case),
     )
 
 

@@ -14,9 +14,10 @@ from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.struct import given
 from jaxroof.prices.prices import step_prices
 from jaxroof.scheduler import Size, cache_blocks
-from jaxroof.scheduler.drafts import drafts, drafts_of
+from jaxroof.scheduler.drafts import drafts_of
 from jaxroof.scheduler.engine import Drafts
 from jaxroof.scheduler.outcomes import with_first_time
+from jaxroof.scheduler.service.encoding import Encoders
 from jaxroof.scheduler.service.event import Happening
 from jaxroof.scheduler.service.handover import DECODE, PREFILL, WHOLE, Transfer
 from jaxroof.scheduler.service.outcomes import Places, outcomes
@@ -45,7 +46,7 @@ LONGEST_PIECE = 200_000
 class EngineKind:
     """Replicas that are alike."""
 
-    scenario: Scenario  # whose workload is a `Service` with the requests of all replicas
+    scenario: Scenario  # whose workload is a `Service` with the requests of all replicas, and their own policy
     replicas: int
     role: int  # a position in `ROLES`
 
@@ -72,11 +73,12 @@ class Trace(NamedTuple):
     kinds: np.ndarray  # of every engine, a position among the kinds of replicas
 
 
-def kinds(scenario: Scenario, also: Sequence[Pool] = ()) -> list[EngineKind]:
+def kinds(scenario: Scenario, also: Sequence[Pool] = (), prefill_policy: Policy | None = None) -> list[EngineKind]:
     """The replicas of a scenario: those of its prefill pool first, where it has one.
 
     Args:
       also: replicas of other kinds, after those of the scenario.
+      prefill_policy: of the prefill pool; None: the scenario's.
     """
     own = dataclasses.replace(scenario, prefill=None)
 
@@ -89,7 +91,11 @@ def kinds(scenario: Scenario, also: Sequence[Pool] = ()) -> list[EngineKind]:
 
     if scenario.prefill is None:
         return [EngineKind(own, int(scenario.deployment.dp), WHOLE), *(of_pool(pool, WHOLE) for pool in also)]
-    return [of_pool(scenario.prefill, PREFILL), EngineKind(own, int(scenario.deployment.dp), DECODE)]
+    prompts = of_pool(scenario.prefill, PREFILL)
+    if prefill_policy is not None:
+        work = dataclasses.replace(scenario.workload, policy=prefill_policy)
+        prompts = dataclasses.replace(prompts, scenario=dataclasses.replace(prompts.scenario, workload=work))
+    return [prompts, EngineKind(own, int(scenario.deployment.dp), DECODE)]
 
 
 def serviced(
@@ -102,7 +108,7 @@ def serviced(
     """Serve all requests. Needs JAX's 64-bit mode.
 
     Args:
-      engines: kinds of replicas, in their order; their workloads are the same.
+      engines: kinds of replicas, in their order; their workloads are the same but for their policies.
       progress: called now and then with the requests that are over and with all.
       short: whether the program is compiled without optimisation; None: where there are few requests.
       traced: whether what derivatives need is recorded.
@@ -113,7 +119,8 @@ def serviced(
     work = engines[0].scenario.workload
     traffic, policy = work.traffic, work.policy
     requests = len(traffic.isl)
-    size = size_for(traffic, policy)
+    policies = _policies(engines)
+    size = size_for(traffic, policies)
     with eager():
         blocks = [float(cache_blocks(*_place(kind.scenario), policy)) for kind in engines]
     numbers = np.repeat(np.arange(len(engines)), [kind.replicas for kind in engines])
@@ -130,7 +137,7 @@ def serviced(
         slots=size.slots,
         iterations=min(max(int(PIECE * (requests + _evaluations(routes, traffic))), 256), LONGEST_PIECE),
         block=size.block,
-        nodes=0 if not float(policy.prefix_caching) else _nodes(traffic),
+        nodes=0 if not np.any(policies.prefix_caching) else _nodes(traffic),
         turns=_most_followers(traffic),
         pools=any(kind.role == DECODE for kind in engines),
         traced=traced,
@@ -145,17 +152,18 @@ def serviced(
         delay = request_delay(roles[:count], price, traffic, policy, blocks[0], host)
     run = _begun(shape)(
         traffic,
-        policy,
+        jax.tree.map(lambda leaf: _of_each(leaf, numbers), policies),
         np.array(each + [0.0] * (len(numbers) - count)),
         {
             "role": np.array(roles),
-            "queue": None if policy.queue == "fcfs" else np.full(len(numbers), QUEUES.index(policy.queue)),
-            "routing": _routing(engines, priced, numbers, routes, policy),
+            "queue": _queues(engines, numbers),
+            "routing": _routing(engines, priced, numbers, routes),
             "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
             "tiers": tiers,
             "drafts": _drafts(engines, numbers),
             "scaling": routes.scaling,
             "admission": routes.admission,
+            "encoders": _encoders(routes),
             "delay": np.float64(delay),
         },
     )
@@ -169,7 +177,7 @@ def serviced(
         require_finite(records[-1].high)
         left = int(state.left)
         progress(requests - left, requests)
-        if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0) | _evaluated(records[-1])):
+        if not left or not np.any(_worked(records[-1])):
             break
     together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
     at_end = ServiceRun(*jax.device_get((run.service, state)))
@@ -182,9 +190,41 @@ def serviced(
     return Serviced(served, places, over_time, each, roles[:count], len(together.engine), replicas, trace)
 
 
+def _policies(engines: Sequence[EngineKind]) -> Policy:
+    """The policy of all kinds, or what of it schedulers go by, leaves of shape [kinds]."""
+    each = [kind.scenario.workload.policy for kind in engines]
+    if all(one == each[0] for one in each):
+        return each[0]
+    alike = [dataclasses.replace(one, acceptance=0.0, draft_lengths=None, queue=QUEUES[0]) for one in each]
+    return jax.tree.map(lambda *leaves: np.array(leaves, float), *alike)
+
+
+def _of_each(leaf: Any, numbers: np.ndarray) -> Any:
+    """A number of every kind as one of every engine; one of all kinds stays."""
+    return leaf[numbers] if np.ndim(leaf) else leaf
+
+
+def _queues(engines: Sequence[EngineKind], numbers: np.ndarray) -> np.ndarray | None:
+    """Kinds of queues of all engines; None where requests go in their order."""
+    each = np.array([QUEUES.index(kind.scenario.workload.policy.queue) for kind in engines])
+    return each[numbers] if np.any(each) else None
+
+
 def _alike(engines: int) -> int:
     """The number of engines that a program is made for."""
     return max(1 << (engines - 1).bit_length(), 2) if engines <= 16 else -(-engines // 16) * 16
+
+
+def _encoders(routes: Routes) -> Encoders | None:
+    """Workers that encode alone."""
+    pool = routes.encoders
+    return None if pool is None else Encoders(np.full(pool.workers, pool.time), np.float64(pool.transfer))
+
+
+def _worked(records: Happening) -> np.ndarray:
+    """Iterations in which anything happened, bool, shape [iterations]."""
+    found = (records.engine >= 0) | (records.delivered >= 0) | _evaluated(records)
+    return found if records.encoded is None else found | (records.encoded >= 0)
 
 
 def _evaluated(records: Happening) -> np.ndarray:
@@ -204,16 +244,29 @@ def _drafts(engines: Sequence[EngineKind], numbers: np.ndarray) -> Drafts | None
     """What every engine drafts; None where none does."""
     with eager():
         each = [drafts_of(kind.scenario.deployment, kind.scenario.workload.policy) for kind in engines]
-        most = max((one.reached.shape[-1] for one in each if one is not None), default=0)
-        if not most:
+        some = next((one for one in each if one is not None), None)
+        if some is None:
             return None
-        # Engines without drafts draft none; of those with fewer positions the others are never right.
-        none = drafts(0.0, np.zeros(most))
-        reached = [np.zeros(most) if one is None else np.pad(one.reached, (0, most - len(one.reached))) for one in each]
-        filled = [
-            (none if one is None else one)._replace(reached=part) for one, part in zip(each, reached, strict=True)
-        ]
-    return jax.tree.map(lambda *parts: np.stack(parts)[numbers], *filled)
+        most = max(one.reached.shape[-1] for one in each if one is not None)
+        found_all = all(one is None or one.match is None for one in each)
+
+        def filled(one: Drafts | None) -> Drafts:
+            # Engines without drafts draft for no number of sequences; of those with fewer positions the others are
+            # never right.
+            own = some._replace(tokens=np.int32(0), limit=np.float64(-1.0)) if one is None else one
+            own = own._replace(reached=_padded(own.reached, most), match=None if found_all else own.match)
+            if own.match is None and not found_all:
+                own = own._replace(match=np.float64(1.0))
+            if own.measured is not None:
+                own = own._replace(measured=own.measured._replace(right=_padded(own.measured.right, most)))
+            return own
+
+        return jax.tree.map(lambda *parts: np.stack(parts)[numbers], *map(filled, each))
+
+
+def _padded(values: np.ndarray, most: int) -> np.ndarray:
+    """With zeros up to `most` positions, the last axis."""
+    return np.pad(values, [(0, 0)] * (np.ndim(values) - 1) + [(0, most - np.shape(values)[-1])])
 
 
 class Priced(NamedTuple):
@@ -258,19 +311,21 @@ def _most_followers(traffic: Traffic) -> int:
     return int(np.max(np.bincount(waits))) if len(waits) else 0
 
 
-def _routing(
-    engines: Sequence[EngineKind], priced: Sequence[Priced], numbers: np.ndarray, routes: Routes, policy: Policy
-) -> Routing:
+def _routing(engines: Sequence[EngineKind], priced: Sequence[Priced], numbers: np.ndarray, routes: Routes) -> Routing:
     """Numbers that routers go by: an engine's pace is the time of a full step of prompts over its tokens."""
-    tokens = float(min(policy.token_budget, 8192.0))
-    batch = Batch(
-        prefill=Prefill(sequences=1.0, tokens=tokens, past=0.0),
-        decode=Decode(sequences=0.0, context=0.0),
-        logits=1.0,
-        encode=None,
-    )
+
+    def pace_of(kind: EngineKind, one: Priced) -> float:
+        tokens = float(min(kind.scenario.workload.policy.token_budget, 8192.0))
+        batch = Batch(
+            prefill=Prefill(sequences=1.0, tokens=tokens, past=0.0),
+            decode=Decode(sequences=0.0, context=0.0),
+            logits=1.0,
+            encode=None,
+        )
+        return float(sum(one.eager(batch, tokens))) / tokens
+
     with eager():
-        pace = np.array([float(sum(one.eager(batch, tokens))) / tokens for one in priced])
+        pace = np.array([pace_of(*each) for each in zip(engines, priced, strict=True)])
     of = list(ROUTERS).index
     return Routing(
         weight=(np.min(pace) / pace)[numbers],

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from jaxroof.batch import STATUSES, Policy, Served, Timeline, Traffic, waiting_steps
-from jaxroof.deployment.speculation import undrafted
+from jaxroof.deployment.speculation import drafting, matched
 from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
 from jaxroof.scheduler import Size, begin, cache_blocks, front_delay, remaining, served
-from jaxroof.scheduler.drafts import drafts_of
+from jaxroof.scheduler.drafts import drafts_of, other_lengths
 from jaxroof.scheduler.outcomes import with_first_time
 from jaxroof.scheduler.state import Record
 from sweeps.run.simulated.lanes import are_short, compiled, each, power, simulations
@@ -188,15 +188,19 @@ def simulated(
 
 
 def drafting_tables(place: tuple[Any, ...], work: Any, size: Size, places: int) -> StepPrices:
-    """Price tables of every simulation, and those of steps in which nothing is drafted where there are some."""
+    """Price tables of every simulation, and those of steps in which fewer tokens are drafted where there are some."""
     hardware, model, deployment, efficiency = place
-    tables = tables_of((*place, work.traffic.encode), limits(size), places)
-    if deployment.drafts is None or np.all(np.isinf(work.policy.draft_limit)):
+    lengths = other_lengths(deployment, work.policy)
+
+    def of(deployment: Any) -> StepPrices:
+        return tables_of((hardware, model, deployment, efficiency, work.traffic.encode), limits(size), places)
+
+    tables = of(matched(deployment))
+    if not lengths:
         return tables
     with eager():
-        without = undrafted(deployment)
-    plain = tables_of((hardware, model, without, efficiency, work.traffic.encode), limits(size), places)
-    return dataclasses.replace(tables, plain=plain)
+        fewer = [drafting(deployment, each) for each in lengths]
+    return dataclasses.replace(tables, others=tuple(map(of, fewer)), lengths=lengths)
 
 
 def _joined(pieces: Sequence[Record], iterations: int, short: bool) -> Record:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxroof.batch import Served, Timeline
-from jaxroof.deployment.speculation import undrafted
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.scenario import Pool
 from jaxroof.jobs.serve import Objective, serving_metrics
@@ -23,7 +22,7 @@ from jaxroof.numerics.derivatives import Dual
 from jaxroof.numerics.struct import Scalar, given
 from jaxroof.numerics.xla_options import LIGHT, QUICK
 from jaxroof.prices.prices import step_prices
-from jaxroof.prices.tables import Limits, Parts, StepPrices, price_tables
+from jaxroof.prices.tables import Limits, StepPrices
 from jaxroof.scheduler.advance import Work, step_times
 from jaxroof.scheduler.service.handover import exposed
 from sweeps.ask.axes import leaf
@@ -84,8 +83,13 @@ def slopes(
       paths: of real numbers of the scenario, and `RATE`.
       routes, also: it was simulated with; numbers of replicas of other kinds are not turned.
       ties: as of `sweeps.run.simulated.causes.Causes`.
+
+    Raises:
+      ValueError: one line, where images are encoded by workers of their own.
     """
     trace = given(found.trace, "trace of the simulation")
+    if trace.records.encoded is not None:
+        raise ValueError("encoders: times of workers that encode alone have no derivatives; leave encoders out")
     causes = Causes(trace.run, trace.records, scenario.workload.traffic, ties)
     of_requests, of_steps = _by_times(found, causes, scenario, tuple(metrics))
     weights = causes.backwards(of_requests, of_steps)
@@ -242,7 +246,7 @@ def _by_places(
         stacked = drafting_tables(place, scenario.workload, trace.size, 1)
         tables = jax.tree.map(lambda leaf: np.asarray(leaf)[0], stacked)
         of_tables, of_place = _step_slopes()(tables, place, some, beside, traffic.encode, most, routes.tier_names)
-        through = _table_slopes()(place, traffic.encode, of_tables, most, tables.plain is not None)
+        through = _table_slopes()(place, traffic.encode, of_tables, most)
         by_place.append(_sum(of_place, through))
     waits = waits_for_steps(found.roles[0], policy)
     numbers = jax.tree.map(lambda number: np.asarray(number, float), (traffic, policy))
@@ -283,20 +287,16 @@ def _step_slopes() -> Callable[..., Any]:
 def _table_slopes() -> Callable[..., Any]:
     """Derivatives by numbers of a place of what has these derivatives by its price tables."""
 
-    def back(place: Any, encode: Any, slopes: StepPrices, most: Limits, plain: bool) -> Any:
+    def back(place: Any, encode: Any, slopes: StepPrices, most: Limits) -> Any:
         def tables(place: Any) -> StepPrices:
             hardware, model, deployment, efficiency = place
-            made = price_tables(Parts(*place), deployment, most, encode)
-            if not plain:
-                return made
-            without = undrafted(deployment)
-            parts = Parts(hardware, model, without, efficiency)
-            return dataclasses.replace(made, plain=price_tables(parts, without, most, encode))
+            lengths = slopes.lengths
+            return step_prices(hardware, model, deployment, efficiency, most, encode=encode, lengths=lengths)[0]
 
         _, pulled = jax.vjp(tables, place)
         return jax.vmap(lambda slope: pulled(slope)[0])(slopes)
 
-    return jax.jit(back, static_argnums=(3, 4), compiler_options=dict(QUICK))
+    return jax.jit(back, static_argnums=3, compiler_options=dict(QUICK))
 
 
 @functools.cache

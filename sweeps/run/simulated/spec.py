@@ -35,8 +35,14 @@ class ServeSpec(ServiceWords, OfferedLoad):
           ValueError: one line that names what is wrong, its value and what is allowed.
         """
         found = case_of(SERVE.name, self, {}, check=check, prefill=self.prefill or None)
-        deployment = profiled(found.scenario.deployment, self.policy)
-        return dataclasses.replace(found, scenario=dataclasses.replace(found.scenario, deployment=deployment))
+        deployment, pool = profiled(found.scenario.deployment, self.policy), found.scenario.prefill
+        if pool is not None:
+            try:
+                pool = dataclasses.replace(pool, deployment=profiled(pool.deployment, self.prefill_policy))
+            except ValueError as error:
+                raise ValueError(f"prefill_policy: {error}") from None
+        scenario = dataclasses.replace(found.scenario, deployment=deployment, prefill=pool)
+        return dataclasses.replace(found, scenario=scenario)
 
 
 def serve_spec(**keys: Any) -> ServeSpec:

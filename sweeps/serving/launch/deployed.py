@@ -77,7 +77,7 @@ def resource(name: str, vendor: str | None) -> str:
 DEGREES = ("tp", "pp", GROUPS, "ep", "dp")
 """Parallel degrees that launch flags can say."""
 
-WRITTEN = (*DEGREES, "cp", "charged", "drafts", "memory_utilization", "reserve_bytes")
+WRITTEN = (*DEGREES, "cp", "charged", "drafts", "drafter", "memory_utilization", "reserve_bytes")
 """Settings of a deployment that launch flags are made from; the others are named in a note."""
 
 ROOM = 2.0
@@ -109,7 +109,8 @@ class LaunchedPool:
     groups: int  # that work on requests of their own: attention data parallelism
     ep: int
     drafts: int  # tokens drafted per sequence and step; 0: none
-    draft: str | None  # repository of the model that drafts; None: the model's own prediction head
+    draft: str | None  # repository of the model that drafts; None: the model's own prediction head, or a look-up
+    looked_up: bool  # whether drafts are looked up in the text so far
     weights: str | None  # precision in place of the checkpoint's
     checkpoint: str  # precision of the checkpoint
     kv: str | None  # precision of the KV cache; None: the checkpoint's
@@ -226,6 +227,7 @@ def _pool(
         **degrees,
         drafts=drafts,
         draft=draft,
+        looked_up=scenario.deployment.drafter == "ngram",
         weights=asked.weights,
         checkpoint=model.precision,
         kv=asked.kv or _usual_cache(model, of),

@@ -8,8 +8,10 @@ from hwspaces import EngineEntry, formatted
 from hwspaces.engines.launch import LaunchWords
 from jaxroof.batch import ORDERS
 from jaxroof.deployment import GROUPS
+from jaxroof.deployment.acceptance import AcceptanceTable
 from jaxroof.numerics.struct import given
 from jaxroof.version import VERSION
+from sweeps.ask.acceptances import acceptance_text
 from sweeps.ask.layouts import label
 from sweeps.data.labels import number
 from sweeps.run.simulated.policies import policy_record
@@ -67,7 +69,9 @@ def notes(engine: LaunchedEngine, pool: LaunchedPool) -> list[str]:
     for name, value in sorted(pool.rest.items()):
         lines.append(f"{name} = {_text(value)} has no flag here")
     right = pool.policy.acceptance
-    if right:
+    if isinstance(right, AcceptanceTable):
+        lines.append(f"predicted for drafted tokens that are right with probability {acceptance_text(right)}")
+    elif right:
         chances = ", ".join(f"{float(each):g}" for each in (right if isinstance(right, tuple) else (right,)))
         lines.append(f"predicted for drafted tokens that are right with probability {chances}")
     return lines

@@ -48,9 +48,11 @@ def flags(pool: LaunchedPool, words: LaunchWords) -> list[Flag]:
     if "hidden_host" in pool.changed and not policy.hidden_host:
         arguments.append(("--disable-overlap-schedule",))
     if pool.drafts:
-        arguments += [("--speculative-algorithm", "STANDALONE" if pool.draft else "EAGLE")]
+        algorithm = "NGRAM" if pool.looked_up else "STANDALONE" if pool.draft else "EAGLE"
+        arguments += [("--speculative-algorithm", algorithm)]
         arguments += [("--speculative-draft-model-path", pool.draft)] if pool.draft else []
-        arguments += [("--speculative-num-steps", str(pool.drafts)), ("--speculative-eagle-topk", "1")]
+        if not pool.looked_up:
+            arguments += [("--speculative-num-steps", str(pool.drafts)), ("--speculative-eagle-topk", "1")]
         arguments += [("--speculative-num-draft-tokens", str(pool.drafts + 1))]
     return arguments
 

@@ -78,6 +78,8 @@ def config(
             "max_draft_len": pool.drafts,
             "speculative_model": pool.draft,
         }
+    elif pool.drafts and pool.looked_up:
+        settings["speculative_config"] = {"decoding_type": "NGram", "max_draft_len": pool.drafts}
     elif pool.drafts:
         settings["speculative_config"] = {"decoding_type": "MTP", by_head: pool.drafts}
     if pool.role != "serve":

@@ -5,9 +5,11 @@ and tokens are those of one group. Experts are spread over all devices of a laye
 """
 
 import json
+from typing import Any
 
 from hwspaces import engine
 from hwspaces.engines.launch import LaunchWords
+from jaxroof.batch import draft_steps
 from jaxroof.deployment import GROUPS
 from sweeps.serving.launch.deployed import LaunchedPool
 from sweeps.serving.launch.engine import Flag, LaunchedEngine, order_of, quantized, switch, weights_notes
@@ -54,8 +56,14 @@ def flags(pool: LaunchedPool, words: LaunchWords) -> list[Flag]:
     if "hidden_host" in pool.changed:
         arguments.append(switch("async-scheduling", policy.hidden_host))
     if pool.drafts:
-        drafted = {"method": "draft_model", "model": pool.draft} if pool.draft else {"method": "mtp"}
-        arguments.append(("--speculative-config", json.dumps(drafted | {"num_speculative_tokens": pool.drafts})))
+        drafted: dict[str, Any] = {"method": "ngram" if pool.looked_up else "mtp"}
+        drafted = {"method": "draft_model", "model": pool.draft} if pool.draft else drafted
+        drafted |= {"num_speculative_tokens": pool.drafts}
+        if steps := draft_steps(policy):
+            ends = [*(int(start) - 1 for start, _ in steps[1:]), max(int(policy.max_sequences), int(steps[-1][0]))]
+            ranges = [[int(start), end, int(tokens)] for (start, tokens), end in zip(steps, ends, strict=True)]
+            drafted["num_speculative_tokens_per_batch_size"] = ranges
+        arguments.append(("--speculative-config", json.dumps(drafted)))
     return arguments
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.deployment import request_groups
+from jaxroof.deployment.acceptance import AcceptanceTable
 from jaxroof.jobs.disaggregated import Handover, HandoverCost, disaggregated_cost
 from jaxroof.jobs.scenario import Pool
 from jaxroof.numerics.arrays import eager
@@ -95,6 +96,11 @@ def _column(trees: Sequence[Any]) -> Any:
     return mapped(lambda *leaves: np.array(leaves, float)[:, None], trees[0], *trees[1:])
 
 
+def _acceptance(each: list[Any]) -> Any:
+    """Acceptance of all pairs, shape [pairs, 1]; a table is that of all settings."""
+    return each[0] if isinstance(each[0], AcceptanceTable) else np.array(each)[:, None]
+
+
 def _job(
     question: ServedQuestion, first_pass: FirstPass, pairs: Pairs, batch: np.ndarray, rate: np.ndarray
 ) -> HandoverCost:
@@ -120,7 +126,7 @@ def _job(
         isl=float(np.mean(stream.isl)),
         osl=float(np.mean(stream.osl)),
         cached=np.array([first_pass.needs[setting].cached for setting in settings])[:, None],
-        acceptance=np.array([options.settings[setting].policy.acceptance for setting in settings])[:, None],
+        acceptance=_acceptance([options.settings[setting].policy.acceptance for setting in settings]),
         prompts=prompts_of(question, first_pass, pairs)[:, None],
         hidden_host=np.array([options.settings[setting].policy.hidden_host for setting in settings])[:, None],
         encoder_tokens=None if images is None else images.tokens,

@@ -131,7 +131,9 @@ def _simulated(prepared: Setup, scenario: Scenario) -> tuple[Serviced, dict[str,
     routes = Routes() if prepared.routes is None else prepared.routes
     served = _of_service(prepared, scenario)
     pools = [kind.pool for kind in prepared.also]
-    engines = [EngineKind(served, 1, WHOLE)] if prepared.routes is None else kinds(served, pools)
+    engines = (
+        [EngineKind(served, 1, WHOLE)] if prepared.routes is None else kinds(served, pools, prepared.prefill_policy)
+    )
     found = serviced(engines, routes, traced=True)
     work = served.workload
     with eager():

@@ -4,7 +4,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sweeps.run.precision import precision
 from tests.jaxroof.test_service import ENGINES, difference, simulated
@@ -13,8 +13,10 @@ from tests.oracle.serving.routers import ROUTERS
 from tests.oracle.serving.service import Service, ServiceOutcome, serve_service
 from tests.oracle.serving.tiers import EVICTIONS
 
-MIXTURES = [(pools, tiers, drafts) for tiers, drafts in ((0, 0), (1, 0), (0, 4), (1, 4)) for pools in (False, True)]
-"""Pools or none; tiers or none, three without pools and two with them; tokens that are drafted at most."""
+OF_ALL = ((0, 0, False, 0), (1, 0, False, 0), (0, 4, False, 0), (1, 4, False, 0), (0, 4, True, 0), (1, 4, True, 2))
+MIXTURES = [(pools, *mixture) for mixture in OF_ALL for pools in (False, True)]
+"""Pools or none; tiers or none, three without pools and two with them; tokens that are drafted at most; whether they
+have tables, lengths and look-ups; workers that encode alone."""
 
 
 class Compared(NamedTuple):
@@ -49,6 +51,10 @@ MECHANISMS: dict[str, Callable[[Compared], bool]] = {
         for name in EVICTIONS
     },
     "drafted tokens are right": lambda each: each.outcome.counts["right"] > 0,
+    "right by a table of acceptance": lambda each: _drafts(each, lambda own: own.table is not None),
+    "right by lengths of the batch": lambda each: _drafts(each, lambda own: len({n for _, n in own.lengths}) > 1),
+    "right of look-ups": lambda each: _drafts(each, lambda own: own.match < 1.0),
+    "images are encoded elsewhere": lambda each: each.outcome.counts["encoded"] > 0,
 }
 """Mechanisms, and whether one is at work in a service."""
 
@@ -57,11 +63,18 @@ def _paths(each: Compared) -> list[list[int]]:
     return list(each.service.requests.nodes)
 
 
-def compared(number: int, pools: bool, tiers: int, drafts: int) -> Iterator[Compared]:
+def _drafts(each: Compared, holds: Callable[[Any], bool]) -> bool:
+    """Whether drafts are right in an engine of which this holds."""
+    pairs = zip(each.service.engines, each.outcome.engine_counts, strict=True)
+    return any(counts["right"] > 0 and holds(server.drafts) for server, counts in pairs)
+
+
+def compared(number: int, pools: bool, tiers: int, drafts: int, ways: bool, encoders: int) -> Iterator[Compared]:
     """Services of one mixture in both simulators."""
-    services = [case(seed, engines=ENGINES, pools=pools, tiers=tiers, drafts=drafts) for seed in range(number)]
+    words = {"pools": pools, "tiers": tiers, "drafts": drafts, "ways": ways, "encoders": encoders}
+    services = [case(seed, engines=ENGINES, **words) for seed in range(number)]
     for seed, (service, found) in enumerate(zip(services, simulated(services, pools, tiers), strict=True)):
-        label = f"case {seed}, pools {pools}, tiers {tiers}, drafts {drafts}"
+        label = f"case {seed}, {', '.join(f'{name} {value}' for name, value in words.items())}"
         try:
             far = difference(service, found, label)
         except AssertionError as error:
@@ -80,14 +93,15 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=200, help="random services of every mixture (default 200)")
     number = parser.parse_args().n
     everything: list[Compared] = []
-    print(f"{'mixture':44} services  largest difference")
+    print(f"{'mixture':56} services  largest difference")
     with precision("float64"):
-        for pools, tiered, drafts in MIXTURES:
+        for pools, tiered, drafts, ways, encoders in MIXTURES:
             tiers = tiered * (2 if pools else 3)
-            found = list(compared(number, pools, tiers, drafts))
+            found = list(compared(number, pools, tiers, drafts, ways, encoders))
             everything += found
-            _print(f"{'pools' if pools else 'no pools'}, {tiers} tiers, up to {drafts} drafts", found)
-    print(f"\n{'mechanism':44} services  largest difference")
+            more = f" in all ways, {encoders} encoders" if ways else ""
+            _print(f"{'pools' if pools else 'no pools'}, {tiers} tiers, up to {drafts} drafts{more}", found)
+    print(f"\n{'mechanism':56} services  largest difference")
     for name, works in MECHANISMS.items():
         _print(name, [each for each in everything if works(each)])
     _print("all", everything)
@@ -96,7 +110,7 @@ def main() -> None:
 
 def _print(name: str, found: list[Compared]) -> None:
     print(
-        f"{name:44} {len(found):8} {max((each.difference for each in found), default=float('nan')):19.1e}", flush=True
+        f"{name:56} {len(found):8} {max((each.difference for each in found), default=float('nan')):19.1e}", flush=True
     )
 
 

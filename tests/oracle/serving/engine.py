@@ -177,9 +177,13 @@ class Engine:
         """Tokens drafted per sequence in a step in which so many decode."""
         return 0 if self.drafts is None else self.drafts.made(sequences)
 
+    def drafted_for(self, job: Job, drafted: int) -> int:
+        """Of tokens that are drafted per sequence those that are for this one, which looks them up or not."""
+        return drafted if not drafted or self.drafts.found(job.index, job.produced) else 0
+
     def ahead(self, job: Job, drafted: int) -> int:
         """Blocks that it lacks for what the next decode step may write."""
-        written = min(self.context(job) + drafted, job.total - 1)
+        written = min(self.context(job) + self.drafted_for(job, drafted), job.total - 1)
         return max(self.ceil(written) - job.own - job.chained, 0)
 
     def need(self) -> int:
@@ -204,7 +208,8 @@ class Engine:
     def preempt(self, job: Job) -> None:
         """A running sequence goes on later with the tokens it has; a partial prompt starts again, still the head."""
         cached = job.target if job is self.partial else self.context(job) - 1
-        kept = 0 if self.drafts is None else self.drafts.tokens  # blocks for drafts that were wrong
+        # Blocks for drafts that were wrong.
+        kept = 0 if self.drafts is None else max(self.drafts.tokens, *(most for _, most in self.drafts.lengths), 0)
         least, most = (self.ceil(tokens) - job.chained for tokens in (cached, min(cached + kept, job.total)))
         assert job.own == least or least < job.own <= most, "blocks of what is in the cache"
         if job is not self.partial:
@@ -315,8 +320,9 @@ class Engine:
 
     def chunk(self, remaining: int) -> int:
         """Tokens of a prompt that this step works on."""
-        decoding = len(self.running) if self.mixed else 0
-        left = self.budget - decoding * (1 + self.drafted(decoding)) - self.prompt_tokens
+        decoding = self.running if self.mixed else []
+        drafted = self.drafted(len(decoding))
+        left = self.budget - sum(1 + self.drafted_for(each, drafted) for each in decoding) - self.prompt_tokens
         if self.policy.chunked:
             return min(remaining, left)
         return remaining if remaining <= left or not self.prompts else 0
@@ -349,12 +355,13 @@ class Engine:
         self.gate = self.gate and bool(self.prompts)
         decoding = list(self.running) if self.mixed or not self.prompts else []
         drafted = self.drafted(len(decoding))
+        made = {job: self.drafted_for(job, drafted) for job in decoding}
         for job in decoding:
             begun = self.ahead(job, drafted)
             job.own += begun
             self.free -= begun
         self.evict(late=True)
-        batch, rows = self.batch(decoding, drafted)
+        batch, rows = self.batch(decoding, sum(made.values()) / max(len(decoding), 1))
         self.check()
         device, host = self.price(batch) if rows is None else self.price(batch, rows=rows)
         time = (device + host) + self.policy.swap_time * self.moved
@@ -363,10 +370,11 @@ class Engine:
         used, logits = self.blocks - self.free, int(batch.logits)
         end = self.clock + time
         self.steps.append(Step(self.clock, end, self.prompt_tokens, len(decoding), logits, used))
+        contexts = {job: self.context(job) for job in decoding}
         if decoding or self.mixed:
             self.q += 1
         for job in decoding if self.drafts is not None else []:
-            right = self.drafts.right(drafted, job.index, job.produced)
+            right = self.drafts.right(made[job], job.index, job.produced, len(decoding), contexts[job])
             right = min(right, job.osl - job.produced - 1)
             job.produced += right
             job.end -= right
@@ -378,8 +386,12 @@ class Engine:
         self.running += self.ready
         return time
 
-    def batch(self, decoding: list[Job], drafted: int) -> tuple[Batch, float | None]:
-        """What the step works on, and the rows to which its matrix multiplies are padded."""
+    def batch(self, decoding: list[Job], drafted: float) -> tuple[Batch, float | None]:
+        """What the step works on, and the rows to which its matrix multiplies are padded.
+
+        Args:
+          drafted: tokens per decoding sequence, mean.
+        """
         prefill, decode, rows = None, None, None
         if self.prompts:
             sequences = self.prompt_tokens**2 / sum(chunk**2 for _, chunk in self.prompts)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from jaxroof.batch import ORDERS, Policy
-from tests.oracle.serving.drafts import Drafts
+from tests.oracle.serving.drafts import Drafts, Table
 from tests.oracle.serving.jobs import Requests
 from workloads.streams.streams import generated
 from workloads.streams.tree import paths
@@ -87,6 +87,24 @@ def random_drafts(seed: int, most: int) -> Drafts:
     chance = rng.uniform(0.0, 1.0, most) if rng.random() < 0.5 else np.full(most, rng.choice([0.0, 0.6, 0.9, 1.0]))
     limit = float(rng.integers(0, 10)) if rng.random() < 0.4 else math.inf
     return Drafts(tokens, tuple(float(each) for each in chance), limit, int(rng.integers(1000)))
+
+
+def random_ways(seed: int, own: Drafts) -> Drafts:
+    """The same drafts with a table of their acceptance, lengths by the batch and look-ups, each in two of three cases.
+
+    All have tables of three nodes each and three lengths, so that they are of one structure.
+    """
+    rng = np.random.Generator(np.random.PCG64([seed, 2]))
+    sequences, contexts = [1.0, float(rng.integers(2, 5)), 8.0], [1.0, float(rng.integers(20, 80)), 200.0]
+    chances = np.broadcast_to(own.acceptance, (3, 3, len(own.acceptance)))
+    if rng.random() < 2 / 3:
+        chances = np.clip(chances + rng.uniform(-0.5, 0.5, chances.shape), 0.0, 1.0)
+    lengths = tuple((start, own.tokens) for start in (1.0, 3.0, 6.0))
+    if rng.random() < 2 / 3:
+        starts = sorted({1, *map(int, rng.choice(range(2, 11), 2, replace=False))})
+        lengths = tuple((float(start), int(rng.integers(0, len(own.acceptance) + 1))) for start in starts)
+    match = float(rng.choice([0.0, rng.random(), rng.random()])) if rng.random() < 2 / 3 else 1.0
+    return own._replace(table=Table(sequences, contexts, chances.tolist()), lengths=lengths, match=match)
 
 
 def keep_of(isl, osl, group, shared) -> np.ndarray:

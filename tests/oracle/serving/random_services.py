@@ -8,8 +8,9 @@ import math
 import numpy as np
 
 from jaxroof.batch import ORDERS
+from jaxroof.numerics.struct import given
 from tests.oracle.serving.jobs import Requests
-from tests.oracle.serving.random_engines import PLAIN, random_drafts, random_policy, tabulated_price
+from tests.oracle.serving.random_engines import PLAIN, random_drafts, random_policy, random_ways, tabulated_price
 from tests.oracle.serving.routers import ROUTERS
 from tests.oracle.serving.scaling import SIGNALS, Rule
 from tests.oracle.serving.service import Server, Service
@@ -37,6 +38,8 @@ def case(
     drafts: int = 0,
     scaling: bool = False,
     admission: bool = False,
+    ways: bool = False,
+    encoders: int = 0,
 ) -> Service:
     """A service; the same words give the same one.
 
@@ -53,6 +56,8 @@ def case(
       drafts: tokens per sequence and step at most, another number in every engine; 0: none.
       scaling: whether replicas start and stop; all else is the same.
       admission: whether requests are rejected whose first token would come late; all else is the same.
+      encoders: workers that encode the images of requests alone; all else is the same.
+      ways: whether what is drafted has tables of acceptance, lengths by the batch and look-ups; all else is the same.
     """
     rng = np.random.Generator(np.random.PCG64(seed))
     pools, trees, turns, priority, unlike = (
@@ -66,6 +71,11 @@ def case(
     if drafts:
         of_engines = enumerate(servers)
         servers = [dataclasses.replace(each, drafts=random_drafts(8 * seed + i, drafts)) for i, each in of_engines]
+    if drafts and ways:
+        servers = [
+            dataclasses.replace(each, drafts=random_ways(8 * seed + i, given(each.drafts, "drafts")))
+            for i, each in enumerate(servers)
+        ]
     service = Service(
         requests=requests,
         engines=servers,
@@ -82,6 +92,14 @@ def case(
         limits = np.random.Generator(np.random.PCG64([seed, 98]))
         each = limits.exponential(3e-3 * float(np.exp(limits.uniform(-1.0, 2.0))), len(service.requests.isl))
         service = dataclasses.replace(service, admission=[float(limit) for limit in each])
+    if encoders:
+        draws = np.random.Generator(np.random.PCG64([seed, 97]))
+        usual = float(np.exp(draws.uniform(np.log(1e-4), np.log(2e-2))))
+        times = usual * (1.0 if draws.random() < 0.5 else np.exp(draws.uniform(-0.7, 0.7, encoders)))
+        sent = float(draws.choice([0.0, draws.uniform(1e-5, 5e-3)]))
+        service = dataclasses.replace(
+            service, encoders=[float(each) for each in np.broadcast_to(times, encoders)], encoder_transfer=sent
+        )
     if not scaling:
         return service
     return dataclasses.replace(service, scaling=_scaling(np.random.Generator(np.random.PCG64([seed, 99])), service))

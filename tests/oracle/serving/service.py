@@ -48,6 +48,8 @@ class Service:
     tiers_known: bool = False  # to routers
     admission: Sequence[float] | None = None  # s of expected TTFT above which every request is rejected
     scaling: Rule | None = None  # without pools; None: all engines take requests all the time
+    encoders: Sequence[float] = ()  # s of a request's images at every worker that encodes alone; none: there are none
+    encoder_transfer: float = 0.0  # s that their vectors are on their way
 
 
 @dataclasses.dataclass
@@ -78,6 +80,7 @@ class Record:
     sent: float = math.nan
     status: int = UNFINISHED
     answered: float = math.nan
+    encoded: bool = False
     engines: list[int] = dataclasses.field(default_factory=list)
     jobs: list[Job] = dataclasses.field(default_factory=list)
 
@@ -109,7 +112,8 @@ class Events:
             engine.arrival = self.transfers.arrival
         self.records = [Record(request) for request in listed(service.requests)]
         self.deliveries: list[tuple[float, int]] = []  # time and request, a heap
-        self.handed_over = 0
+        self.handed_over = self.encoded = 0
+        self.free = [0.0 for _ in service.encoders]  # s from which on every encoder is
         rule = service.scaling
         self.scaling = None if rule is None else Scaling(rule, self.engines, self.first_tokens)
         for record in self.records:
@@ -154,6 +158,9 @@ class Events:
         time, index = heapq.heappop(self.deliveries)
         record = self.records[index]
         request = record.request
+        if self.free and not record.encoded:
+            self.encode(record, time)
+            return
         fronts = self.fronts
         if self.scaling is not None:
             fronts = [i for i in fronts if self.scaling.takes(i, time)]
@@ -172,6 +179,14 @@ class Events:
             self.answer(record, REJECTED, time)
         else:
             engine.wake(time)
+
+    def encode(self, record: Record, time: float) -> None:
+        """A request's images at the worker that is free first; then its vectors go to the router with it."""
+        worker = min(range(len(self.free)), key=lambda i: self.free[i])
+        self.free[worker] = max(time, self.free[worker]) + self.service.encoders[worker]
+        record.encoded = True
+        self.encoded += 1
+        heapq.heappush(self.deliveries, (self.free[worker] + self.service.encoder_transfer, record.request.index))
 
     def answer(self, record: Record, status: int, time: float) -> None:
         """The end of a request; those that wait for it are sent after their pause."""
@@ -237,7 +252,7 @@ class Events:
         counts = {name: sum(counts[name] for counts in each_count) for name in each_count[0] if name != "parked"}
         for name, role in (("parked", PREFILL), ("coming", DECODE)):
             counts[name] = max((engine.counts["parked"] for engine in self.engines if engine.role == role), default=0)
-        counts["handed_over"] = self.handed_over
+        counts["handed_over"], counts["encoded"] = self.handed_over, self.encoded
         for name in ("loaded", "tier_evicted"):
             counts[name] = sum(engine.tiers.counts[name] for engine in self.engines)
         counts |= {name: columns["status"].count(index) for index, name in enumerate(STATUSES)}

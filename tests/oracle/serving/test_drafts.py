@@ -7,7 +7,7 @@ import pytest
 
 from jaxroof.batch import Policy
 from tests.oracle.serving import serve
-from tests.oracle.serving.drafts import Drafts, uniform
+from tests.oracle.serving.drafts import Drafts, Table, uniform
 from tests.oracle.serving.jobs import Requests
 
 
@@ -81,6 +81,32 @@ def test_an_engine_that_drafts_no_tokens_is_one_without_drafts():
     two = Requests([0.0, 0.5], [3, 9], [9, 5])
     none = serve(second, two, policy(), 6, drafts=right(0.9, tokens=0))
     assert none == serve(second, two, policy(), 6)
+
+
+def test_lengths_go_by_the_decoding_sequences():
+    # 2 drafts with one sequence, none with two: both have 1 token, one more each, then the longer one's 6, 3 at a time.
+    two = Requests([0.0, 0.0], [1, 1], [2, 8])
+    own = right(1.0, tokens=2, lengths=((1.0, 2), (2.0, 0)))
+    out = serve(verifying, two, policy(), 100, drafts=own)
+    assert [(step.decoding, step.end - step.start) for step in out.steps] == [(0, 2.0), (2, 20.0), (1, 30.0), (1, 30.0)]
+
+
+def test_what_is_not_found_is_not_drafted():
+    one = Requests([0.0], [4], [10])
+    never = serve(verifying, one, policy(), 100, drafts=right(1.0, match=0.0))
+    assert never.finish == serve(verifying, one, policy(), 100, drafts=right(1.0, tokens=0)).finish == [4.0 + 9 * 10.0]
+    # Found in some steps: those take 40 s and add 4 tokens, the others 10 s and one; 9 tokens after the first.
+    some = serve(verifying, one, policy(), 100, drafts=right(1.0, match=0.5))
+    times = [step.end - step.start for step in some.steps[1:]]
+    assert set(times) == {10.0, 40.0} and some.counts["right"] == 9 - len(times)
+
+
+def test_a_table_is_read_at_the_batch_and_the_context():
+    # Right with certainty up to a context of 8, never from 9 on: contexts 5 and 9, then single tokens.
+    table = Table([1.0], [8.0, 9.0], [[[1.0] * 3, [0.0] * 3]])
+    out = serve(second, Requests([0.0], [4], [10]), policy(), 100, drafts=right(0.5, table=table))
+    assert out.counts["right"] == 3 and out.finish == [1.0 + 1.0 + 5.0]
+    assert Table([2.0, 4.0], [0.0, 10.0], [[[0.0], [1.0]], [[1.0], [0.0]]]).chances(3, 5) == [0.5]
 
 
 def test_random_numbers_are_even():

@@ -18,7 +18,7 @@ from jaxroof.batch import Policy
 from jaxroof.deployment import Deployment
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.struct import declarations
-from sweeps.ask.deployments import acceptance
+from sweeps.ask.acceptances import acceptance
 from sweeps.measure.validate.serving.precisions import bits
 
 INFERENCEX, NVIDIA = "inferencex", "nvidia"
