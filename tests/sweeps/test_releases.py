@@ -75,8 +75,8 @@ def test_drafts_take_longer_steps_on_hopper_alone():
     engine = hwspaces.engine("sglang")
     devices = [hwspaces.hardware(name) for name in ("H200-SXM", "B200-SXM", "MI355X")]
     with_drafts, without = (
-        [engine.longer_step(device.vendor, device.hardware.matrix, drafts) for device in devices]
-        for drafts in (True, False)
+        [engine.longer_step(device.vendor, device.hardware.matrix, frozenset(modes)) for device in devices]
+        for modes in (["drafting"], [])
     )
     assert with_drafts == [8e-3, 0.0, 0.0] and without == [0.0] * 3
     asked = {"model": "DeepSeek-R1", "hardware": "H200-SXM", "engine": "sglang"}
