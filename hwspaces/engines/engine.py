@@ -149,9 +149,7 @@ class EngineEntry:
         """It as `engine` takes it: "vllm@0.24"."""
         return f"{self.name}@{self.version}"
 
-    def longer_step(
-        self, vendor: str | None, matrix: Mapping[str, Any], modes: frozenset[str] = frozenset()
-    ) -> float:
+    def longer_step(self, vendor: str | None, matrix: Mapping[str, Any], modes: frozenset[str] = frozenset()) -> float:
         """s by which a step takes longer on a device of this vendor with these matrix units than with today's.
 
         Args:
