@@ -138,6 +138,12 @@ class Policy:
         "tokens of one step", "decoding sequences included", least=1.0, most=MOST, default=8192.0
     )
     max_sequences: Scalar = count("sequences that run at once", least=1.0, most=MOST, default=256.0)
+    decode_sequences: Scalar = count(
+        "sequences at once in an engine that decodes what others computed",
+        "where it is below max_sequences",
+        least=1.0,
+        default=math.inf,
+    )
     chunked: Scalar = switch("1 where prompts are split over steps", default=1.0)
     block_size: Scalar = count("tokens of one block of the KV cache", least=1.0, most=4096.0, default=16.0)
     watermark: Scalar = share("share of the KV blocks that an admission leaves free", zero=True, open=True, default=0.0)

@@ -40,7 +40,8 @@ TEXTS = ("title", "newest", "evidence", "efficiency")
 _KEYS = (*TEXTS, "vendor", *RELEASED, "read", "rules", "sources", "releases", "slower", "runs", "collectives", "launch")
 _RELEASE = ("date", "source", *RELEASED)
 _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
-_SLOWER = ("vendor", "with", "without", "before", "drafting", "step_time", "source")
+_SLOWER_MODES = ("drafting", "groups", "experts")
+_SLOWER = ("vendor", "with", "without", "before", *_SLOWER_MODES, "step_time", "source")
 _RUNS = ("vendor", "devices", "count", "parallelism", "weights", "source")
 _COLLECTIVES = ("kernels", "largest", "bridged", "copy_time", "launch_time", "launch_time_of", "source")
 
@@ -68,21 +69,25 @@ class HostTimes:
 
 @dataclasses.dataclass(frozen=True)
 class Slower:
-    """Releases whose steps take longer on some devices than those of later ones, or with drafts, at any load alike."""
+    """Releases whose steps take longer on some devices than those of later ones, or in some modes, at any load alike.
+
+    Modes: drafting, of steps that draft tokens; groups, of attention that is data-parallel; experts, of experts that
+    are whole on one device each.
+    """
 
     vendor: str
     having: str  # precision of matrix units that the devices have
     lacking: str | None  # and one that they lack
     before: str | None  # first later version; None: there is none yet
     step_time: float  # s of a step
-    drafting: bool = False  # of steps that draft tokens alone
+    modes: frozenset[str] = frozenset()  # all of which a deployment has to have
 
-    def holds(self, version: str, vendor: str | None, matrix: Mapping[str, Any], drafting: bool) -> bool:
-        """Whether it is of this version on a device of this vendor with these matrix units, with drafts or without."""
+    def holds(self, version: str, vendor: str | None, matrix: Mapping[str, Any], modes: frozenset[str]) -> bool:
+        """Whether it is of this version on a device of this vendor with these matrix units, in these modes."""
         there = vendor == self.vendor and self.having in matrix and self.lacking not in matrix
         # Versions are compared as lists of numbers: 0.9 comes before 0.11.
         earlier = self.before is None or numbers(version) < numbers(self.before)
-        return there and earlier and (drafting or not self.drafting)
+        return there and earlier and self.modes <= modes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,16 +149,18 @@ class EngineEntry:
         """It as `engine` takes it: "vllm@0.24"."""
         return f"{self.name}@{self.version}"
 
-    def longer_step(self, vendor: str | None, matrix: Mapping[str, Any], drafting: bool = False) -> float:
+    def longer_step(self, vendor: str | None, matrix: Mapping[str, Any], modes: frozenset[str] = frozenset()) -> float:
         """s by which a step takes longer on a device of this vendor with these matrix units than with today's.
 
         Args:
-          drafting: whether it drafts tokens.
+          modes: of the deployment, as `Slower` names them.
         """
-        # The first rule that holds counts: several are not added up.
-        return self.host.step_time + next(
-            (one.step_time for one in self.slower if one.holds(self.version, vendor, matrix, drafting)), 0.0
-        )
+        # Of the rules for the same modes the first one that holds counts: several releases are not added up.
+        longest: dict[frozenset[str], float] = {}
+        for one in self.slower:
+            if one.holds(self.version, vendor, matrix, modes):
+                longest.setdefault(one.modes, one.step_time)
+        return self.host.step_time + sum(longest.values())
 
 
 def engine_names() -> tuple[str, ...]:
@@ -301,13 +308,15 @@ def _slower(table: Mapping[str, Any], where: str) -> Slower:
     for key in ("vendor", "with", "step_time", "source"):
         if key not in table:
             raise ValueError(f"{where}: {key} is missing")
-    seconds, drafting = quantity(table["step_time"], "s", f"{where}.step_time"), table.get("drafting", False)
-    if not isinstance(drafting, bool):
-        raise ValueError(f"{where}.drafting = {drafting!r} must be true or false")
+    seconds = quantity(table["step_time"], "s", f"{where}.step_time")
+    for key in _SLOWER_MODES:
+        if not isinstance(table.get(key, False), bool):
+            raise ValueError(f"{where}.{key} = {table[key]!r} must be true or false")
+    modes = frozenset(key for key in _SLOWER_MODES if table.get(key))
     # Without a later version that is faster, it has to be something that a deployment may leave out.
-    if "before" not in table and not drafting:
+    if "before" not in table and not modes:
         raise ValueError(f"{where}: before is missing")
-    return Slower(table["vendor"], table["with"], table.get("without"), table.get("before"), seconds, drafting)
+    return Slower(table["vendor"], table["with"], table.get("without"), table.get("before"), seconds, modes)
 
 
 def _runs(engine: str, table: Mapping[str, Any], where: str) -> ServedRuns:

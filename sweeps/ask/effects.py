@@ -163,6 +163,9 @@ NEEDS: dict[str, Need] = {
     "workload.host_bandwidth": Need(lambda facts: facts.above("workload.offload", 0.0), "workload.offload above 0"),
     "policy.swap_time": Need(lambda facts: facts.above("policy.swap", 0.0), "policy.swap = 1"),
     "policy.graph_limit": Need(lambda facts: facts.above("policy.graph_step", 0.0), "policy.graph_step above 0"),
+    "policy.decode_sequences": Need(
+        lambda facts: any(scenario.prefill is not None for scenario in facts.scenarios), "a pool for prompts"
+    ),
 }
 """Leaf -> what it needs; its default asks for nothing. Splits that cannot be at all are rules of
 `jaxroof.memory.legality`."""

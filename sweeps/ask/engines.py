@@ -8,7 +8,7 @@ from hwspaces import EfficiencyEntry, EngineEntry
 from hwspaces.engines.engine import DEFAULT
 from hwspaces.quantities.units import nearest
 from jaxroof.batch import Policy
-from jaxroof.deployment import Deployment, request_groups
+from jaxroof.deployment import Deployment, degree, request_groups
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
 from jaxroof.model import Model, has_experts
@@ -78,7 +78,7 @@ def with_host(
     """
     # All times in s; `longer` is what an older release adds to every step on these devices.
     times, host = of.engine.host, efficiency.host
-    longer = of.engine.longer_step(vendor, hardware.matrix, deployment.drafts is not None)
+    longer = of.engine.longer_step(vendor, hardware.matrix, _modes(model, deployment))
     # Constants of another file may include the front end already, so it is added to the engine's own alone.
     own = of.constants.file == hwspaces.efficiency(of.engine.efficiency).file
     more = times.request_time + (times.experts_time if has_experts(model) else 0.0) if own else 0.0
@@ -94,6 +94,16 @@ def with_host(
         sequence_time=sequences,
     )
     return dataclasses.replace(efficiency, host=slower_host)
+
+
+def _modes(model: Model, deployment: Deployment) -> frozenset[str]:
+    """What a deployment does, as `hwspaces.engines.engine.Slower` names it."""
+    done = {
+        "drafting": deployment.drafts is not None,
+        "groups": float(request_groups(deployment)) > 1.0,
+        "experts": has_experts(model) and float(degree(deployment.ep)) > 1.0,
+    }
+    return frozenset(name for name, holds in done.items() if holds)
 
 
 def policy(engine: str, **values: float | str | tuple[float, ...]) -> Policy:

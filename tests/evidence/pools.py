@@ -1,7 +1,8 @@
 """Disaggregated and drafting runs of InferenceX, fitted and left out: `python -m tests.evidence.pools --data DIR`.
 
 Constants are fitted to deployments whose number is even; the others, and all of H100, are left out. Beside the errors
-of both parts the constants that add to a time are fitted again, and judged on what was left out.
+of both parts the constants that add to a time are fitted again, and judged on what was left out. `--all` adds groups
+that take no part in that: runs whose prompts came faster than they were taken, and runs of many clients.
 """
 
 import argparse
@@ -16,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 import hwspaces
-from sweeps.measure.validate.measured_csv import by_reason, rows
+from hwspaces.engines.engine import Slower
+from sweeps.measure.validate.measured_csv import CsvRow, by_reason, rows
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving import inferencex
 from sweeps.measure.validate.serving.attempt import attempted
@@ -29,6 +31,12 @@ FILES = ("inferencex_disagg.csv", "inferencex_agg_spec.csv")
 
 WHOLE = ("H100-SXM",)
 """Devices that are left out as a whole."""
+
+MANY = 700.0
+"""Clients above which a run is of a group of its own."""
+
+FASTER = "prompts came faster than they were taken"
+"""What is said of runs with the flag `queueing`."""
 
 STREAMED = {"mori-sglang": 1.0, "atom": 1.0, "sglang H100-SXM": 1.0, "sglang H200-SXM": 10.0, "sglang B200-SXM": 30.0}
 """Framework, with its device where that decides, -> steps between two chunks: --stream-interval of its recipe."""
@@ -45,34 +53,64 @@ def kind(point: ServingPoint) -> str:
     return f"{where}, {'drafts' if point.drafting else 'no drafts'}"
 
 
-def read(folder: Path, clients: float) -> Iterator[tuple[ServingPoint | None, str]]:
-    """Every row of both files with at most so many clients, as a point or as the reason why there is none."""
+def spread(point: ServingPoint) -> str:
+    """How what decodes is spread over its devices, in words."""
+    if point.layout.groups > 1.0:
+        return "data-parallel attention"
+    return "tensor parallelism, whole experts" if point.layout.ep > 1.0 else "tensor parallelism"
+
+
+def group(point: ServingPoint) -> str:
+    """The group of runs that a point is judged with."""
+    if point.suspect == FASTER:
+        return FASTER
+    return f"more than {MANY:g} clients" if point.concurrency > MANY else "fitted" if is_fitted(point) else "left out"
+
+
+def read(folder: Path, clients: float, every: bool = False) -> Iterator[tuple[ServingPoint | None, str]]:
+    """Every row of both files with at most so many clients, as a point or as the reason why there is none.
+
+    Args:
+      every: rows with the flag `queueing` alone too, as suspects.
+    """
     for name in FILES:
         found, left = inferencex.points(folder / "serving2" / name)
         yield from ((point, "") for point in found if point.concurrency <= clients)
+        if every:
+            table = {row.line: row for row in rows(folder / "serving2" / name, ("flag",))}
+            flagged = {one.row: table[one.row] for one in left if _queues(table[one.row])}
+            points = [inferencex.point(row) for row in flagged.values()]
+            yield from (
+                (dataclasses.replace(point, suspect=FASTER), "") for point in points if point.concurrency <= clients
+            )
+            left = [one for one in left if one.row not in flagged]
         yield from ((None, f"{name}: {reason} ({len(out)} rows)") for reason, out in by_reason(left))
+
+
+def _queues(row: CsvRow) -> bool:
+    return [flag for flag in inferencex.UNFIT if flag in row["flag"].split("+")] == ["queueing"]
 
 
 # Errors of both parts.
 
 
 def error_tables(found: Sequence[ServingPrediction]) -> Iterator[Table]:
-    """Errors of what was fitted and of what was left out, by what runs and by device."""
+    """Errors of what was fitted and of what was left out, and of every other group, by what runs and by device."""
     keys: tuple[Callable[[ServingPoint], str], ...] = (
         lambda point: "all",
         kind,
         lambda point: f"{kind(point)}: {point.gpu}",
         lambda point: point.gpu,
+        lambda point: f"{point.engine}: {spread(point)}",
     )
-    for title, side in (("fitted", True), ("left out", False)):
+    for title, part in sorted(grouped(found, lambda one: group(one.point)).items()):
         table = Table(title=f"{title}: median, MAPE, signed median in %")
         for head in ("by", "rows", *METRICS):
             table.add_column(head)
-        part = [one for one in found if is_fitted(one.point) == side]
         for key in keys:
-            for name, group in sorted(grouped(part, lambda one, key=key: key(one.point)).items()):
-                ratios = [[one.ratio(metric) for one in group] for metric in METRICS]
-                table.add_row(name, str(len(group)), *(error_text(each, np.ones(len(each))) for each in ratios))
+            for name, some in sorted(grouped(part, lambda one, key=key: key(one.point)).items()):
+                ratios = [[one.ratio(metric) for one in some] for metric in METRICS]
+                table.add_row(name, str(len(some)), *(error_text(each, np.ones(len(each))) for each in ratios))
             table.add_section()
         yield table
 
@@ -105,21 +143,37 @@ def added() -> list[Added]:
         )
         for name in ("sglang", "trtllm")
     ]
-    drafting = next(one for one in hwspaces.engine("sglang").slower if one.drafting)
-    longer = Added(
-        "sglang: slower with drafts on Hopper",
+    return [*found, *(_longer(one) for one in hwspaces.engine("sglang").slower if one.modes)]
+
+
+def _longer(rule: Slower) -> Added:
+    """The time by which steps of SGLang take longer in some modes."""
+
+    def holds(point: ServingPoint) -> bool:
+        modes = {
+            "drafting": point.drafting,
+            "groups": point.layout.groups > 1.0,
+            "experts": point.layout.ep > 1.0,
+        }
+        version = point.launch.engine.partition("@")[2] or hwspaces.engine("sglang").version
+        has = frozenset(name for name, there in modes.items() if there)
+        return point.engine == "sglang" and rule.holds(version, point.vendor, point.hardware.matrix, has)
+
+    return Added(
+        f"sglang: slower, {rule.vendor}, {', '.join(sorted(rule.modes))}",
         "tpot",
-        drafting.step_time,
+        rule.step_time,
         tuple(0.5e-3 * step for step in range(31)),
-        lambda point: point.engine == "sglang" and point.drafting and "fp4" not in point.hardware.matrix,
+        holds,
         lambda one: 1.0 / steps_tokens(one.point),
     )
-    return [*found, longer]
 
 
 def steps_tokens(point: ServingPoint) -> float:
     """Tokens that a step of a point's deployment adds to a sequence."""
     tokens, reached = 1.0, 1.0
+    if not point.drafting:
+        return tokens
     for right in str(point.launch.policy["acceptance"]).split(",")[: int(point.launch.deployment["drafts"])]:
         reached *= float(right)
         tokens += reached
@@ -142,7 +196,7 @@ def fit_table(found: Sequence[ServingPrediction]) -> Table:
         table.add_column(head)
     for one in added():
         own = [each for each in found if one.of(each.point)]
-        part, out = ([each for each in own if is_fitted(each.point) == side] for side in (True, False))
+        part, out = ([each for each in own if group(each.point) == side] for side in ("fitted", "left out"))
         if not part or not out:
             continue
         best = min(one.values, key=lambda value: error_with(part, one, value))
@@ -185,14 +239,15 @@ def _chunks(folder: Path) -> Iterator[tuple[ServingPoint, float]]:
 
 @command(
     data("folder with serving2/"),
-    flag("--clients", type=float, default=np.inf, metavar="N", help="rows with at most N clients (default: all)"),
+    flag("--clients", type=float, default=MANY, metavar="N", help=f"rows with at most N clients (default: {MANY:g})"),
+    flag("--all", action="store_true", help="also groups of many clients, and of prompts that came too fast"),
     flag("--imbalance", type=float, metavar="RATIO", help="in place of the one of the launches, where there is one"),
 )
 def main(options: argparse.Namespace) -> None:
     """Simulate, and print."""
     compilation_cache()
     console = Console(width=150)
-    every = list(read(options.data, options.clients))
+    every = list(read(options.data, np.inf if options.all else options.clients, options.all))
     points = [_uneven(point, options.imbalance) for point, _ in every if point is not None]
     found, failed = attempted(points)
     for table in (*error_tables(found), fit_table(found), chunk_table(options.data)):

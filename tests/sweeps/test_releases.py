@@ -75,8 +75,8 @@ def test_drafts_take_longer_steps_on_hopper_alone():
     engine = hwspaces.engine("sglang")
     devices = [hwspaces.hardware(name) for name in ("H200-SXM", "B200-SXM", "MI355X")]
     with_drafts, without = (
-        [engine.longer_step(device.vendor, device.hardware.matrix, drafts) for device in devices]
-        for drafts in (True, False)
+        [engine.longer_step(device.vendor, device.hardware.matrix, frozenset(modes)) for device in devices]
+        for modes in (["drafting"], [])
     )
     assert with_drafts == [8e-3, 0.0, 0.0] and without == [0.0] * 3
     asked = {"model": "DeepSeek-R1", "hardware": "H200-SXM", "engine": "sglang"}
@@ -85,6 +85,23 @@ def test_drafts_take_longer_steps_on_hopper_alone():
         for more in ({}, {"drafts": 2})
     )
     assert drafting - plain == pytest.approx(8e-3)
+
+
+def test_modes_take_longer_steps_on_amd():
+    """MI355X: 2 ms with whole experts, 5.5 ms with data-parallel attention, 2 ms with drafts before 0.5.12; summed."""
+    device = hwspaces.hardware("MI355X")
+    modes = ["experts"], ["experts", "groups"], ["drafting", "experts"]
+    newest, older = (
+        [hwspaces.engine(name).longer_step(device.vendor, device.hardware.matrix, frozenset(one)) for one in modes]
+        for name in ("sglang", "sglang@0.5.9")
+    )
+    assert newest == pytest.approx([2e-3, 7.5e-3, 2e-3]) and older == pytest.approx([2e-3, 7.5e-3, 4e-3])
+    asked = {"model": "DeepSeek-R1", "hardware": "MI355X", "engine": "sglang"}
+    plain, whole, spread = (
+        serve_spec(**asked, deployment=degrees).case().scenario.efficiency.host.step_time
+        for degrees in ({"tp": 8}, {"tp": 8, "ep": 8}, {"tp": 1, "attention_dp": 8, "ep": 8})
+    )
+    assert whole - plain == pytest.approx(2e-3) and spread - plain == pytest.approx(7.5e-3)
 
 
 def test_pools_hand_every_request_over():

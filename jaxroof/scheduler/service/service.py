@@ -260,6 +260,8 @@ def _engines(
     if shape.pools:
         # What is found in a cache is of use where prompts are computed.
         fields["caching"] = fields["caching"] & (role != DECODE)
+        most = whole(policies.decode_sequences)
+        fields["sequences"] = jnp.where(role == DECODE, jnp.minimum(fields["sequences"], most), fields["sequences"])
     path, starts = traffic.path, traffic.starts
     if shape.nodes and path is None:
         path = jnp.asarray(traffic.group)[:, None]

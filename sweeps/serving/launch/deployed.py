@@ -145,9 +145,15 @@ class LaunchedPool:
         return self.devices // self.hosts
 
     @property
+    def sequences(self) -> float:
+        """Sequences that run at once in all groups."""
+        own = self.policy.decode_sequences if self.role == "decode" else math.inf
+        return min(float(self.policy.max_sequences), float(own))
+
+    @property
     def max_sequences(self) -> int:
         """Sequences that run at once in one group of attention data parallelism."""
-        return math.ceil(float(self.policy.max_sequences) / self.groups)
+        return math.ceil(self.sequences / self.groups)
 
     @property
     def token_budget(self) -> int:

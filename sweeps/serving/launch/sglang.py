@@ -25,7 +25,7 @@ def flags(pool: LaunchedPool, words: LaunchWords) -> list[Flag]:
     arguments += [("--dp-size", str(pool.groups)), ("--enable-dp-attention",)] if pool.groups > 1 else []
     arguments += [("--ep-size", str(pool.ep))] if pool.ep > 1 else []
     arguments += [("--context-length", str(pool.context))]
-    arguments += [("--max-running-requests", f"{float(policy.max_sequences):.0f}")]
+    arguments += [("--max-running-requests", f"{pool.sequences:.0f}")]
     if policy.chunked:
         arguments.append(("--chunked-prefill-size", budget))
     else:

@@ -36,7 +36,8 @@ class Engine:
         self.drafts = drafts
         self.price, self.policy, self.blocks, self.images, self.role = price, policy, blocks, images, role
         self.order, self.size = int(policy.order), int(policy.block_size)
-        self.budget, self.most = int(policy.token_budget), int(policy.max_sequences)
+        limits = policy.max_sequences, policy.decode_sequences if role == DECODE else math.inf
+        self.budget, self.most = int(policy.token_budget), int(min(limits))
         self.mixed = self.order == MIXED
         self.tree = Tree()
         self.picture: dict[int, int] = {}  # blocks of its nodes, as routers know them

@@ -131,6 +131,8 @@ def _servers(rng, requests: Requests, roles: list[str], priority: bool, unlike: 
             slowness = float(np.exp(rng.uniform(-0.7, 0.7))) if unlike else 1.0
             draws.append((policy, slowness, rng.uniform(1.0, 2.5), float(np.exp(rng.uniform(8.0, 14.0)))))
         policy, slowness, room, rate = draws[-1]
+        if len(roles) % 2:  # a limit of their own for those that decode what others computed
+            policy = dataclasses.replace(policy, decode_sequences=float(-(-policy.max_sequences // 2)))
         needs = prompts if role == "prefill" else longest
         blocks = int(needs[-int(rng.integers(2, 6))] if small and rng.random() < 0.5 else needs[-1] * room)
         rate = math.inf if rng.random() < 0.1 else rate

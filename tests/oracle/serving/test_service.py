@@ -271,6 +271,13 @@ def test_a_cache_under_way_takes_a_slot():
     assert out.finish == [18.0, 58.0, 48.0]
 
 
+def test_a_limit_of_what_decodes_is_none_of_prompts():
+    # As above, by a limit that all engines have: the first one computes all three prompts at once.
+    pools = server("prefill", rate=1.0, decode_sequences=2.0), server("decode", decode_sequences=2.0)
+    out = served(requests([2, 2, 2], [2, 4, 2]), *pools)
+    assert out.first_token == [8.0, 10.0, 20.0] and out.finish == [18.0, 58.0, 48.0]
+
+
 def test_a_sequence_makes_room_for_caches_under_way():
     # 8 blocks to decode in, and 30 s for a cache. The first one, there at 33 s, decodes with 4 blocks and, from 43 s,
     # with 5. The second one's cache, under way from 33 to 63 s, holds 3. At 53 s the first one has no block for its

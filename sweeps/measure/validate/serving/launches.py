@@ -127,7 +127,7 @@ def scripted_degrees(
 
 FILE = Path(__file__).parent / "suites.toml"
 
-OF_ONE_GROUP = ("token_budget", "max_sequences", "graph_step", "graph_limit")
+OF_ONE_GROUP = ("token_budget", "max_sequences", "decode_sequences", "graph_step", "graph_limit")
 """Numbers of the policy that engines' flags give for one attention group; the scheduler's are those of all."""
 
 ACCEPTANCE = "acceptance"
@@ -236,7 +236,7 @@ def launch(run: LoggedRun) -> Launch:
     policy = {name: _number(value, run, name) for name, value in flags["policy"].items()}
     # Defaults of the engine are per attention group as well, so that they are multiplied like flags.
     defaults = hwspaces.engine(engine).policy
-    policy = {name: defaults[name] for name, number in groups.items() if number > 1.0} | policy
+    policy = {name: defaults[name] for name, number in groups.items() if number > 1.0 and name in defaults} | policy
     return Launch(
         engine=engine,
         policy={name: value * groups[name] if name in groups else value for name, value in policy.items()},
