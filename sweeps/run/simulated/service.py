@@ -29,17 +29,10 @@ from sweeps.run.simulated.engine_timelines import timelines
 from sweeps.run.simulated.lanes import compiled, looped
 from sweeps.run.simulated.pieces import limits, priced_step, prices_of
 from sweeps.run.simulated.routes import Routes
-from sweeps.run.simulated.simulation import PIECES, drafting_tables, require_finite, size_for
+from sweeps.run.simulated.service_room import LONGEST_PIECE, PIECE, Room, room_of
+from sweeps.run.simulated.simulation import PIECES, drafting_tables, require_finite
 from sweeps.run.simulated.straight import Straight
-
-FEW = 20_000
-"""Requests to engines of 64 slots that end before their program would be optimised: 1 to 3 s, and 60 us for each."""
-
-PIECE = 0.25
-"""Iterations per request between two looks at how far a service is: what is left of the last piece is idle."""
-
-LONGEST_PIECE = 200_000
-"""Iterations between two looks at how far a service is, at most: of each the record takes some 100 B."""
+from workloads.streams.stream import padded
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -87,48 +80,37 @@ def serviced(
     engines: Sequence[EngineKind],
     routes: Routes,
     progress: Callable[[int, int], None] = lambda done, requests: None,
-    short: bool | None = None,
+    room: Room | None = None,
 ) -> Serviced:
     """Serve all requests. Needs JAX's 64-bit mode.
 
     Args:
       engines: kinds of replicas, in their order; their workloads are the same.
       progress: called now and then with the requests that are over and with all.
-      short: whether the program is compiled without optimisation; None: where there are few requests.
+      room: what the program is compiled for, at least as large as that of this service; None: that.
 
     Raises:
       ValueError: one line, where a step takes no finite time.
     """
     work = engines[0].scenario.workload
     traffic, policy = work.traffic, work.policy
+    shape, size, most, short = room_for(engines, routes) if room is None else room
     requests = len(traffic.isl)
-    size = size_for(traffic, policy)
     with eager():
         blocks = [float(cache_blocks(*_place(kind.scenario), policy)) for kind in engines]
     numbers = np.repeat(np.arange(len(engines)), [kind.replicas for kind in engines])
     count, roles = len(numbers), [engines[int(number)].role for number in numbers]
     each = [blocks[int(number)] for number in numbers]
-    if routes.scaling is None or count == 1:
-        # Beside them stand some without a cache, which get no requests: services of like size share a program, and of
-        # one engine alone XLA makes no kernel.
-        idle = _alike(count) - count
-        numbers, roles = np.append(numbers, [0] * idle).astype(int), [*roles, *[DECODE] * idle]
+    # Engines without a cache, and absent requests, fill the room.
+    idle = shape.engines - count
+    numbers, roles = np.append(numbers, [0] * idle).astype(int), [*roles, *[DECODE] * idle]
+    admission = None if routes.admission is None else np.pad(routes.admission, (0, most - requests))
     priced = [_priced(kind.scenario, size) for kind in engines]
-    shape = Shape(
-        engines=len(numbers),
-        slots=size.slots,
-        iterations=min(max(int(PIECE * (requests + _evaluations(routes, traffic))), 256), LONGEST_PIECE),
-        block=size.block,
-        nodes=0 if not float(policy.prefix_caching) else _nodes(traffic),
-        turns=_most_followers(traffic),
-        pools=any(kind.role == DECODE for kind in engines),
-    )
     tiers = routes.tiers if shape.nodes else None
     if tiers is not None:
-        shape = dataclasses.replace(shape, tiers=tiers.capacity.shape[1])
         tiers = jax.tree.map(lambda part: np.resize(part, (len(numbers), *np.shape(part)[1:])), tiers)
     run = _begun(shape)(
-        traffic,
+        padded(traffic, most),
         policy,
         np.array(each + [0.0] * (len(numbers) - count)),
         {
@@ -139,12 +121,11 @@ def serviced(
             "tiers": tiers,
             "drafts": _drafts(engines, numbers),
             "scaling": routes.scaling,
-            "admission": routes.admission,
+            "admission": admission,
             "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
         },
     )
     drafting = tuple(one.drafts for one in priced)
-    short = requests * max(size.slots / 64, 1.0) <= FEW if short is None else short
     go = _program(tuple(one.price for one in priced), drafting, shape, short)
     state, records = run.state, []
     for _ in range(int(PIECES / PIECE) * max(requests // LONGEST_PIECE, 1)):
@@ -158,27 +139,21 @@ def serviced(
     together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
     with eager():
         served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
+        served, places = jax.tree.map(lambda values: values[:requests], (served, places))
         served = with_first_time(served, traffic, policy)
     replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
     return Serviced(served, places, timelines(together, count), each, roles[:count], len(together.engine), replicas)
 
 
-def _alike(engines: int) -> int:
-    """The number of engines that a program is made for."""
-    return max(1 << (engines - 1).bit_length(), 2) if engines <= 16 else -(-engines // 16) * 16
+def room_for(engines: Sequence[EngineKind], routes: Routes) -> Room:
+    """The room of a service; arguments as of `serviced`."""
+    work, count = engines[0].scenario.workload, sum(kind.replicas for kind in engines)
+    return room_of(work.traffic, work.policy, count, any(kind.role == DECODE for kind in engines), routes)
 
 
 def _evaluated(records: Happening) -> np.ndarray:
     """Iterations with an evaluation of the rule for replicas, bool, shape [iterations]."""
     return np.zeros(len(records.engine), bool) if records.replicas is None else np.asarray(records.replicas) >= 0
-
-
-def _evaluations(routes: Routes, traffic: Traffic) -> int:
-    """Evaluations of the rule for replicas until the last request comes that is known; some after it."""
-    if routes.scaling is None:
-        return 0
-    times = np.asarray(traffic.arrival)[np.isfinite(traffic.arrival)]
-    return int(1.25 * np.max(times, initial=0.0) / float(routes.scaling.every))
 
 
 def _drafts(engines: Sequence[EngineKind], numbers: np.ndarray) -> Drafts | None:
@@ -210,7 +185,10 @@ def _priced(scenario: Scenario, size: Any) -> Priced:
     place = scenario.hardware, scenario.model, scenario.deployment, scenario.efficiency
     stacked = drafting_tables(place, scenario.workload, size, 1)
     tables = jax.tree.map(lambda leaf: np.asarray(leaf)[0], stacked)
-    price, used = prices_of(scenario, tables, size)
+    # Degrees of 1 in place of none change no number of a price, so that layouts share a program.
+    ones = {name: 1.0 for name in ("pp", "attention_dp") if getattr(scenario.deployment, name) is None}
+    alike = dataclasses.replace(scenario, deployment=dataclasses.replace(scenario.deployment, **ones))
+    price, used = prices_of(alike, tables, size)
     policy, encode = scenario.workload.policy, scenario.workload.traffic.encode
     with eager():
         beside = policy.acceptance, policy.hidden_host, tables
@@ -220,23 +198,6 @@ def _priced(scenario: Scenario, size: Any) -> Priced:
 
 def _place(scenario: Scenario) -> tuple[Any, Any, Any]:
     return scenario.hardware, scenario.model, scenario.deployment
-
-
-def _nodes(traffic: Traffic) -> int:
-    """Nodes of the requests' prefix tree, rounded up so that like ones share a program; 0: they share nothing."""
-    known = traffic.group if traffic.path is None else traffic.path
-    if known is None:
-        return 0
-    return -(-int(np.max(known) + 1) // 16) * 16
-
-
-def _most_followers(traffic: Traffic) -> int:
-    """Requests that wait for the same answer, at most."""
-    if traffic.after is None:
-        return 0
-    after = np.asarray(traffic.after)
-    waits = after[after >= 0].astype(np.int64)
-    return int(np.max(np.bincount(waits))) if len(waits) else 0
 
 
 def _routing(
@@ -304,7 +265,9 @@ def _delay(
 @functools.lru_cache(maxsize=64)
 def _begun(shape: Shape) -> Callable[..., ServiceRun]:
     def start(traffic: Traffic, policy: Policy, blocks: Any, words: dict[str, Any]) -> ServiceRun:
-        return begin(traffic, policy, blocks, shape, **words)
+        run = begin(traffic, policy, blocks, shape, **words)
+        # No type is weak, as none is after the first piece: else the program would be compiled twice.
+        return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), run)
 
     return compiled(start)
 
