@@ -92,57 +92,82 @@ def serviced(
     Raises:
       ValueError: one line, where a step takes no finite time.
     """
+    return prepared(engines, routes, room).served(engines[0].scenario.workload.traffic, progress)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prepared:
+    """A service with all that does not depend on when requests come."""
+
+    engines: Sequence[EngineKind]
+    routes: Routes
+    room: Room
+    blocks: list[float]  # of KV cache of every engine, without those that fill the room
+    numbers: np.ndarray  # kind of every engine, shape [engines]
+    priced: list["Priced"]  # of every kind
+    words: dict[str, Any]  # of `jaxroof.scheduler.service.service.begin`
+
+    def served(
+        self, traffic: Traffic, progress: Callable[[int, int], None] = lambda done, requests: None
+    ) -> Serviced:
+        """Serve requests: those of the workload, which may come at other times. As of `serviced`."""
+        shape, _, most, short = self.room
+        policy, priced, requests = self.engines[0].scenario.workload.policy, self.priced, len(traffic.isl)
+        count = len(self.blocks)
+        delay = _delay(self.engines, priced[0], traffic, policy, self.blocks[0])
+        held = np.array(self.blocks + [0.0] * (shape.engines - count))
+        run = _begun(shape)(padded(traffic, most), policy, held, {**self.words, "delay": delay})
+        go = _program(tuple(one.price for one in priced), tuple(one.drafts for one in priced), shape, short)
+        state, records = run.state, []
+        for _ in range(int(PIECES / PIECE) * max(requests // LONGEST_PIECE, 1)):
+            state, more = go([one.used for one in priced], self.numbers, run.service, state)
+            records.append(jax.device_get(more))
+            require_finite(records[-1].high)
+            left = int(state.left)
+            progress(requests - left, requests)
+            happened = (records[-1].engine >= 0) | (records[-1].delivered >= 0) | _evaluated(records[-1])
+            if not left or not np.any(happened):
+                break
+        together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
+        with eager():
+            found = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
+            served, places = jax.tree.map(lambda values: values[:requests], found)
+            served = with_first_time(served, traffic, policy)
+        replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
+        roles = [self.engines[int(number)].role for number in self.numbers[:count]]
+        iterations = len(together.engine)
+        return Serviced(served, places, timelines(together, count), self.blocks, roles, iterations, replicas)
+
+
+def prepared(engines: Sequence[EngineKind], routes: Routes, room: Room | None = None) -> Prepared:
+    """A service that is to be simulated, once or more often; arguments as of `serviced`."""
     work = engines[0].scenario.workload
     traffic, policy = work.traffic, work.policy
-    shape, size, most, short = room_for(engines, routes) if room is None else room
-    requests = len(traffic.isl)
+    room = room_for(engines, routes) if room is None else room
+    shape = room.shape
     with eager():
         blocks = [float(cache_blocks(*_place(kind.scenario), policy)) for kind in engines]
     numbers = np.repeat(np.arange(len(engines)), [kind.replicas for kind in engines])
-    count, roles = len(numbers), [engines[int(number)].role for number in numbers]
-    each = [blocks[int(number)] for number in numbers]
+    roles, each = ([of[int(number)] for number in numbers] for of in ([kind.role for kind in engines], blocks))
     # Engines without a cache, and absent requests, fill the room.
-    idle = shape.engines - count
+    idle = shape.engines - len(numbers)
     numbers, roles = np.append(numbers, [0] * idle).astype(int), [*roles, *[DECODE] * idle]
-    admission = None if routes.admission is None else np.pad(routes.admission, (0, most - requests))
-    priced = [_priced(kind.scenario, size) for kind in engines]
+    admission = None if routes.admission is None else np.pad(routes.admission, (0, room.requests - len(traffic.isl)))
+    priced = [_priced(kind.scenario, room.size) for kind in engines]
     tiers = routes.tiers if shape.nodes else None
     if tiers is not None:
         tiers = jax.tree.map(lambda part: np.resize(part, (len(numbers), *np.shape(part)[1:])), tiers)
-    run = _begun(shape)(
-        padded(traffic, most),
-        policy,
-        np.array(each + [0.0] * (len(numbers) - count)),
-        {
-            "role": np.array(roles),
-            "queue": None if policy.queue == "fcfs" else np.full(len(numbers), QUEUES.index(policy.queue)),
-            "routing": _routing(engines, priced, numbers, routes, policy),
-            "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
-            "tiers": tiers,
-            "drafts": _drafts(engines, numbers),
-            "scaling": routes.scaling,
-            "admission": admission,
-            "delay": _delay(engines, priced[0], traffic, policy, blocks[0]),
-        },
-    )
-    drafting = tuple(one.drafts for one in priced)
-    go = _program(tuple(one.price for one in priced), drafting, shape, short)
-    state, records = run.state, []
-    for _ in range(int(PIECES / PIECE) * max(requests // LONGEST_PIECE, 1)):
-        state, more = go([one.used for one in priced], numbers, run.service, state)
-        records.append(jax.device_get(more))
-        require_finite(records[-1].high)
-        left = int(state.left)
-        progress(requests - left, requests)
-        if not left or not np.any((records[-1].engine >= 0) | (records[-1].delivered >= 0) | _evaluated(records[-1])):
-            break
-    together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
-    with eager():
-        served, places = outcomes(ServiceRun(*jax.device_get((run.service, state))), together)
-        served, places = jax.tree.map(lambda values: values[:requests], (served, places))
-        served = with_first_time(served, traffic, policy)
-    replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
-    return Serviced(served, places, timelines(together, count), each, roles[:count], len(together.engine), replicas)
+    words = {
+        "role": np.array(roles),
+        "queue": None if policy.queue == "fcfs" else np.full(len(numbers), QUEUES.index(policy.queue)),
+        "routing": _routing(engines, priced, numbers, routes, policy),
+        "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
+        "tiers": tiers,
+        "drafts": _drafts(engines, numbers),
+        "scaling": routes.scaling,
+        "admission": admission,
+    }
+    return Prepared(engines, routes, room, each, numbers, priced, words)
 
 
 def room_for(engines: Sequence[EngineKind], routes: Routes) -> Room:

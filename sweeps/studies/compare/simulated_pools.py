@@ -14,7 +14,7 @@ from jaxroof.jobs.serve import serving_metrics
 from jaxroof.numerics.arrays import eager
 from sweeps.data.labels import number
 from sweeps.run.precision import precision
-from sweeps.run.simulated.service import kinds, room_for, serviced
+from sweeps.run.simulated.service import prepared, room_for
 from sweeps.run.simulated.service_room import Room, common_room
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.bracket import bracket, waited_of_pools
@@ -184,16 +184,16 @@ def _figures_at(given: Setup, done: Callable[[int], None], room: Room | None) ->
     rate = float(given.spec.rate)  # type: ignore[arg-type]  # rows have one
     traffic = scenario.workload.traffic
     most, output = float(given.policy.max_sequences) * given.replicas, given.load.stream.osl
+    with precision("float64"):
+        service = prepared(given.kinds, given.routes, room)  # type: ignore[arg-type]  # pools have routes
 
     @functools.cache
     def at(load: float) -> dict[str, float]:
         sent = dataclasses.replace(traffic, arrival=traffic.arrival * (rate / load))
-        work = dataclasses.replace(scenario.workload, traffic=sent)
         with precision("float64"):
-            engines = kinds(dataclasses.replace(scenario, workload=work))
-            found = serviced(engines, given.routes, room=room)  # type: ignore[arg-type]
+            found = service.served(sent)
         with eager():
-            metrics = serving_metrics(found.served, found.timelines, sent, found.blocks, work.objective)
+            metrics = serving_metrics(found.served, found.timelines, sent, found.blocks, scenario.workload.objective)
         done(1)
         figures = {name: float(value) for name, value in metrics.items()}
         return figures | {"waited_mean": waited_of_pools(found.served, load, most, output, figures)}
