@@ -14,6 +14,7 @@ from jaxroof.jobs.splits import transfer_time
 from jaxroof.memory.capacity import layer_count
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.struct import given
+from jaxroof.numerics.xla_options import LASTING
 from jaxroof.prices.prices import step_prices
 from jaxroof.scheduler import cache_blocks, front_delay
 from jaxroof.scheduler.drafts import drafts, drafts_of
@@ -107,9 +108,7 @@ class Prepared:
     priced: list["Priced"]  # of every kind
     words: dict[str, Any]  # of `jaxroof.scheduler.service.service.begin`
 
-    def served(
-        self, traffic: Traffic, progress: Callable[[int, int], None] = lambda done, requests: None
-    ) -> Serviced:
+    def served(self, traffic: Traffic, progress: Callable[[int, int], None] = lambda done, requests: None) -> Serviced:
         """Serve requests: those of the workload, which may come at other times. As of `serviced`."""
         shape, _, most, short = self.room
         policy, priced, requests = self.engines[0].scenario.workload.policy, self.priced, len(traffic.isl)
@@ -322,4 +321,4 @@ def _program(prices: tuple[Straight, ...], drafting: tuple[bool, ...], shape: Sh
         run, records = proceed(of_engine, ServiceRun(service, state), shape)
         return run.state, records
 
-    return looped(go, quick=short)
+    return looped(go, quick=short, else_with=LASTING)

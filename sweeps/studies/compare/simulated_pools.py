@@ -37,6 +37,10 @@ EACH = 3
 """Pairs of an accelerator that are simulated at most."""
 
 
+def _nothing(simulations: int) -> None:
+    """What is called with simulations that are done, where nobody asks."""
+
+
 class SimulatedPools(NamedTuple):
     """Pools of all accelerators."""
 
@@ -52,7 +56,7 @@ def simulated_pools(
     metric: str,
     rate: float | None,
     headroom: float,
-    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
+    begun: Callable[[int], Callable[[int], None]] = lambda simulations: _nothing,
 ) -> SimulatedPools:
     """The pools, of every accelerator those simulated whose estimate is near all of it that is simulated, or better.
 
@@ -83,6 +87,7 @@ def simulated_pools(
     }
     # Room for all that may be simulated: they share a program.
     room = common_room_of(question, [row for rows in near.values() for row in rows])
+    done = begun(sum(USUAL + len(rows) - 1 for rows in near.values() if rows)) if room is not None else _nothing
 
     def of_accelerator(name: str) -> tuple[list[Row], list[Row], int]:
         own, bar = [row for row in pools if row.hardware == name], bars[name]
@@ -93,7 +98,7 @@ def simulated_pools(
                 break
             # The metric is inverse to the load, or grows with it where more is better, which has a negative order.
             worse = order(row) / bar if bar > 0.0 else bar / order(row)
-            found, count = simulated(question, row, rate, headroom, begun(USUAL), max(worse, 0.0), room)
+            found, count = simulated(question, row, rate, headroom, done, max(worse, 0.0), room)
             simulations += count
             tried.append(found)
             bar = min(bar, order(found)) if found.simulated else bar
@@ -113,7 +118,7 @@ def simulated(
     row: Row,
     rate: float | None,
     headroom: float,
-    done: Callable[[int], None] = lambda simulations: None,
+    done: Callable[[int], None] = _nothing,
     worse: float = 0.0,
     room: Room | None = None,
 ) -> tuple[Row, int]:
