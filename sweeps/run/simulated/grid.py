@@ -125,7 +125,7 @@ def comparable(point: Scenario, single: bool = True) -> Scenario:
 def _structures(points: Sequence[Scenario]) -> list[Hashable]:
     """Structure of every point, found once for all of one place."""
     known: dict[tuple[int, ...], Hashable] = {}
-    found = []
+    found: list[Hashable] = []
     for point in points:
         place = id(point.hardware), id(point.model), id(point.deployment), id(point.efficiency)
         if place not in known:

@@ -210,7 +210,7 @@ def _priced(scenario: Scenario, size: Any) -> Priced:
     stacked = drafting_tables(place, scenario.workload, size, 1)
     tables = jax.tree.map(lambda leaf: np.asarray(leaf)[0], stacked)
     # Degrees of 1 in place of none change no number of a price, so that layouts share a program.
-    ones = {name: 1.0 for name in ("pp", "attention_dp") if getattr(scenario.deployment, name) is None}
+    ones: dict[str, Any] = {name: 1.0 for name in ("pp", "attention_dp") if getattr(scenario.deployment, name) is None}
     alike = dataclasses.replace(scenario, deployment=dataclasses.replace(scenario.deployment, **ones))
     price, used = prices_of(alike, tables, size)
     policy, encode = scenario.workload.policy, scenario.workload.traffic.encode
