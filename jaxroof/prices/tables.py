@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from jaxroof.batch import Batch, Decode, Encode, Prefill
@@ -16,7 +16,7 @@ from jaxroof.model import Model
 from jaxroof.numerics.arrays import is_traced, jax, jnp, stacked
 from jaxroof.numerics.derivatives import example, output_dependence
 from jaxroof.numerics.struct import Array, Scalar, static, struct
-from jaxroof.numerics.tree import mapped
+from jaxroof.numerics.tree import mapped, structure
 from jaxroof.op import Ops
 from jaxroof.step.forward import Rows, as_run, split_rows
 from jaxroof.step.overlap import HIDDEN, overlapped_ops
@@ -68,6 +68,8 @@ prompts and rows, and on anything else."""
 
 ONE = Rows(1.0)
 
+_KINDS: dict[Hashable, list[OpKinds]] = {}  # by structure of a place
+
 
 class Parts:
     """A micro-batch's step in one place, whose ops are summed kind by kind.
@@ -97,8 +99,16 @@ class Parts:
 
     @functools.cached_property
     def kinds(self) -> list[OpKinds]:
-        """Of every quantity, found by running the model once on marked numbers: no list to maintain by hand."""
-        return self._known or [_kinds(marks) for marks in output_dependence(_terms, *_probe(self._place))]
+        """Of every quantity, found by running the model once on marked numbers: no list to maintain by hand.
+
+        Places of one structure have the same, whatever their numbers.
+        """
+        if self._known:
+            return self._known
+        kind = structure(self._place)
+        if kind not in _KINDS:
+            _KINDS[kind] = [_kinds(marks) for marks in output_dependence(_terms, *_probe(self._place))]
+        return _KINDS[kind]
 
     @functools.cached_property
     def _apart(self) -> bool:

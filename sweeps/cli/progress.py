@@ -64,6 +64,7 @@ class Simulations(Line):
     def __init__(self) -> None:
         super().__init__(remaining=False)
         self.done = 0
+        self.expected = 0
 
     def begun(self, number: int) -> Callable[[int], None]:
         """About so many begin, with a compilation; what is called with those that are done."""
@@ -71,14 +72,15 @@ class Simulations(Line):
 
         compilation_cache()
         self.show("compiling the simulation")
+        self.expected = self.done + number
         # The first simulation compiles, for which there is no progress to show.
-        return lambda simulations: self.add(simulations, number)
+        return self.add
 
-    def add(self, simulations: int, number: int) -> None:
+    def add(self, simulations: int) -> None:
         """So many more are done."""
         self.done += simulations
         # The number is an estimate, and may be exceeded.
-        self.show(f"{self.done} simulations" + (f", of about {number}" if self.done < number else ""))
+        self.show(f"{self.done} simulations" + (f", of about {self.expected}" if self.done < self.expected else ""))
 
 
 class Compiling:

@@ -24,7 +24,7 @@ from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.ranking import PRICE
 from sweeps.studies.compare.search import SearchResult, candidate, search
 from sweeps.studies.compare.simulate import largest_loads
-from sweeps.studies.compare.simulated_pools import simulated
+from sweeps.studies.compare.simulated_pools import common_room_of, simulated
 from sweeps.studies.compare.words import read
 
 MODELS = ("Llama-3.1-8B", "gpt-oss-20b")
@@ -129,10 +129,10 @@ def exact(asked: ServedQuestion) -> tuple[float, str, bool, int]:
     bar = MARGIN * min(known, default=math.inf)
     places = [tuple(map(int, place)) for place in np.argwhere(np.isfinite(cost) & (cost <= bar))]
     best, name, pools, simulations = _replicas(asked, estimated, places, cost)
+    rows = tuple(row for row in rows if row.metrics[PRICE] <= bar)
+    room = common_room_of(asked, rows)
     for row in rows:
-        if row.metrics[PRICE] > bar:
-            continue
-        made, number = simulated(asked, row, None, 0.0)
+        made, number = simulated(asked, row, None, 0.0, room=room)
         simulations += number
         if made.simulated and made.metrics[PRICE] < best:
             best, name, pools = made.metrics[PRICE], f"{made.hardware} {made.layout} {made.setting}", True
@@ -184,26 +184,38 @@ def line(of: Answer) -> str:
     return f"{said}, {of.simulations[0]} and {of.simulations[1]} simulations in {seconds} s; {of.first} | {of.best}"
 
 
+def _known(path: pathlib.Path | None) -> dict[int, Answer]:
+    """Answers of an earlier run by number."""
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    answers = [Answer(**json.loads(text)) for text in lines]
+    return {one.number: one for one in answers}
+
+
 def main() -> None:
     """Print every answer, and the shares of questions within 1 % and 5 %."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.served_pools", description=__doc__)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="answers, one a line, are added to it")
+    help_text = "answers, one a line, are added to it; those that are there are not asked again"
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help=help_text)
     options = parser.parse_args()
     compilation_cache()
+    known = _known(options.json)
     found = []
     for number in range(options.first, options.first + options.questions):
-        found.append(answer(options.seed, number))
+        found.append(known[number] if number in known else answer(options.seed, number))
         print(line(found[-1]), flush=True)
-        if options.json is not None:
+        if options.json is not None and number not in known:
             with options.json.open("a") as file:
                 file.write(json.dumps(dataclasses.asdict(found[-1])) + "\n")
     beyond = np.array([one.beyond for one in found if math.isfinite(one.exact)])
     shares = ", ".join(f"{np.mean(beyond <= most):.1%} within {most:.0%}" for most in (0.01, 0.05))
     pools = sum(one.pools[1] for one in found)
     print(f"{len(beyond)} questions that something serves, {pools} best by pools: {shares}, worst {beyond.max():+.1%}")
+    company = [one.alone for one in found if len(one.words["hardware"]) > 1]
+    worse = sum(one > 1.0 + 1e-9 for one in company)
+    print(f"{len(company)} questions of several accelerators: in {worse} one has a worse row than asked about alone")
 
 
 if __name__ == "__main__":

@@ -166,14 +166,16 @@ def recorded(case: Case):
     """A simulation and, from its record, derivatives by every number of the hardware."""
     from sweeps.ask.axes import leaf, leaf_paths
     from sweeps.run.simulated.routes import Routes
-    from sweeps.run.simulated.service import EngineKind, serviced
+    from sweeps.run.simulated.service import EngineKind, room_for, serviced
     from sweeps.run.simulated.slopes import slopes
 
     one, routes, made = alone(case), Routes(), {}
+    engines = [EngineKind(one, 1, 0)]
     numbers = [path for path in leaf_paths(one) if path.startswith("hardware.") and not np.ndim(leaf(one, path))]
 
     def run() -> None:
-        made["found"] = serviced([EngineKind(one, 1, 0)], routes, short=False, traced=True)
+        room = room_for(engines, routes, traced=True)._replace(short=False)
+        made["found"] = serviced(engines, routes, room=room)
         slopes(made["found"], one, ("ttft_mean", "ttft_p99"), numbers, routes)
 
     return run, lambda: made["found"].iterations, lambda: made["found"].iterations / case.requests
@@ -245,7 +247,7 @@ def service(case: Case):
     from jaxroof.jobs.scenario import Pool
     from jaxroof.jobs.serve import Service
     from sweeps.ask.cases import model_deployment
-    from sweeps.run.simulated.service import Routes, kinds, serviced
+    from sweeps.run.simulated.service import Routes, kinds, room_for, serviced
     from workloads.streams.stream import traffic
     from workloads.streams.streams import generated
 
@@ -269,17 +271,17 @@ def service(case: Case):
         efficiency=constants,
         prefill=pool if case.what == "pools" else None,
     )
-    made = {}
+    engines, routes, made = kinds(scenario), Routes(router="prefix"), {}
 
     def run() -> None:
-        made["found"] = serviced(kinds(scenario), Routes(router="prefix"), short=False)
+        made["found"] = serviced(engines, routes, room=room_for(engines, routes)._replace(short=False))
 
     return run, lambda: made["found"].iterations, lambda: made["found"].iterations / count
 
 
 def everything(case: Case):
     """The pools of `service` with tiers of the cache, a draft model and a prefix router, as a user writes them."""
-    from sweeps.run.simulated.service import serviced
+    from sweeps.run.simulated.service import room_for, serviced
     from sweeps.run.simulated.spec import serve_spec
     from sweeps.serving.run import setup
 
@@ -302,9 +304,10 @@ def everything(case: Case):
         seed=1,
     )
     given = setup(asked)
+    room = room_for(given.kinds, given.routes)._replace(short=False)
 
     def run() -> None:
-        made["found"] = serviced(given.kinds, given.routes, short=False)
+        made["found"] = serviced(given.kinds, given.routes, room=room)
 
     return run, lambda: made["found"].iterations, lambda: made["found"].iterations / count
 

@@ -20,7 +20,7 @@ from sweeps.ask.axes import leaf
 from sweeps.run.points import scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.simulated.causes import Causes
-from sweeps.run.simulated.service import kinds, serviced
+from sweeps.run.simulated.service import kinds, room_for, serviced
 from sweeps.run.simulated.slopes import slopes
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.run import setup
@@ -93,7 +93,8 @@ def compared(words: dict[str, Any], requests: int, changes: bool = True) -> Comp
 
     def simulated(path: str | None = None, factor: float = 1.0) -> tuple[Any, np.ndarray]:
         moved = scenario if path is None else scenario_at(scenario, [{path: leaf(scenario, path) * factor}])
-        found = serviced(kinds(moved), given.routes, traced=True)
+        engines = kinds(moved)
+        found = serviced(engines, given.routes, room=room_for(engines, given.routes, traced=True))
         with eager():
             metrics = serving_metrics(found.served, found.timelines, work.traffic, found.blocks, work.objective)
         return found, np.array([float(metrics[name]) for name in METRICS])

@@ -4,7 +4,7 @@ import concurrent.futures
 import dataclasses
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,18 +75,19 @@ def outcomes(
     """
     original, single = points, _all_single(points if among is None else among)
     # Hardware is made comparable, so that points of different accelerators share a program.
-    points = [comparable(point, single) for point in points]
-    others = points if among is None else [comparable(point, single) for point in among]
+    points = _comparable(points, single)
+    others = points if among is None else _comparable(among, single)
     # Bounds such as memory need no simulation, and only points within them are simulated.
     metrics = bounds(points)
     able = np.flatnonzero(metrics["feasible"])
     progress(len(points) - len(able))
+    of_others = _structures(others)
     for group in _of_one_structure([points[i] for i in able]):
         where = able[group]
         chosen = [points[i] for i in where]
-        kind = structure(chosen[0])
+        (kind,) = _structures(chosen[:1])
         # Programs are sized for all points of this structure, those of later calls too.
-        family = [other.workload for other in others if structure(other) == kind]
+        family = [other.workload for other, of in zip(others, of_others, strict=True) if of == kind]
         for part, values in _simulated(chosen, metrics["kv_blocks"][where], progress, width, family):
             for name, numbers in values.items():
                 # Other structures may lack this metric: NaN stays there.
@@ -121,13 +122,37 @@ def comparable(point: Scenario, single: bool = True) -> Scenario:
     return dataclasses.replace(point, hardware=hardware)
 
 
+def _structures(points: Sequence[Scenario]) -> list[Hashable]:
+    """Structure of every point, found once for all of one place."""
+    known: dict[tuple[int, ...], Hashable] = {}
+    found: list[Hashable] = []
+    for point in points:
+        place = id(point.hardware), id(point.model), id(point.deployment), id(point.efficiency)
+        if place not in known:
+            known[place] = structure(dataclasses.replace(point, workload=None))
+        found.append((known[place], structure(point.workload)))
+    return found
+
+
+def _comparable(points: Sequence[Scenario], single: bool) -> list[Scenario]:
+    """`comparable` of every point, once for all of one place."""
+    known: dict[tuple[int, ...], Scenario] = {}
+    found = []
+    for point in points:
+        place = id(point.hardware), id(point.model), id(point.deployment)
+        if place not in known:
+            known[place] = comparable(point, single)
+        found.append(dataclasses.replace(point, hardware=known[place].hardware))
+    return found
+
+
 def bounds(points: Sequence[Scenario]) -> Metrics:
     """Known bounds of every point before it is simulated, shape [points].
 
     `devices`, `weight_bytes`, `kv_capacity_tokens` and `kv_blocks`; `fits`: the weights, and a KV cache for its
     shortest request; `legal` and `feasible`, as of every other job.
     """
-    points = [comparable(point, _all_single(points)) for point in points]
+    points = _comparable(points, _all_single(points))
     known_bounds: Metrics = {}
     for where in _of_one_structure(points):
         # Bounds use neither efficiency nor more than the shortest request: small trees stack fast.

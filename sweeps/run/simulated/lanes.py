@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.numerics.arrays import eager, jax
-from jaxroof.numerics.xla_options import LIGHT, ONE_KERNEL, QUICK
+from jaxroof.numerics.xla_options import LIGHT, ONE_KERNEL, QUICK, XlaOptions
 from sweeps.run.ways import SHORT, SIMULATION
 
 Axes = tuple[int | None, ...]
@@ -48,12 +48,12 @@ def _program(function: Callable[..., Any], structure: Any, axes: Axes, quick: bo
     return compiled(jax.vmap(function, in_axes=jax.tree.unflatten(structure, axes)), quick)
 
 
-def compiled(function: Callable[..., Any], quick: bool = True) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], quick: bool = True, else_with: XlaOptions = LIGHT) -> Callable[..., Any]:
     """`jax.jit` of a function: without optimisation, which would take longer than what most do, or a little of it."""
-    return jax.jit(function, compiler_options=dict(QUICK if quick else LIGHT))
+    return jax.jit(function, compiler_options=dict(QUICK if quick else else_with))
 
 
-def looped(function: Callable[..., Any], quick: bool = True) -> Callable[..., Any]:
+def looped(function: Callable[..., Any], quick: bool = True, else_with: XlaOptions = LIGHT) -> Callable[..., Any]:
     """`compiled` of a loop over few numbers: on a CPU one kernel, in which it runs up to ten times as fast.
 
     XLA makes a kernel of every fused operation of a loop, whose start takes longer than what it does to a few numbers.
@@ -71,8 +71,8 @@ def looped(function: Callable[..., Any], quick: bool = True) -> Callable[..., An
         return set_xla_metadata(kernel(zero, arguments), **ONE_KERNEL)
 
     if jax.default_backend() != "cpu":
-        return compiled(function, quick)
-    program = compiled(marked, quick)
+        return compiled(function, quick, else_with)
+    program = compiled(marked, quick, else_with)
     return lambda *arguments: program(np.int32(0), arguments)
 
 

@@ -12,6 +12,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.scenario import Pool
 from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.struct import given
+from jaxroof.numerics.xla_options import LASTING
 from jaxroof.prices.prices import step_prices
 from jaxroof.scheduler import Size, cache_blocks
 from jaxroof.scheduler.drafts import drafts_of
@@ -29,17 +30,10 @@ from sweeps.run.simulated.engine_timelines import timelines
 from sweeps.run.simulated.lanes import compiled, looped
 from sweeps.run.simulated.pieces import limits, priced_step, prices_of
 from sweeps.run.simulated.routes import Routes
-from sweeps.run.simulated.simulation import PIECES, drafting_tables, require_finite, size_for
+from sweeps.run.simulated.service_room import LONGEST_PIECE, PIECE, Room, room_of
+from sweeps.run.simulated.simulation import PIECES, drafting_tables, require_finite
 from sweeps.run.simulated.straight import Straight
-
-FEW = 20_000
-"""Requests to engines of 64 slots that end before their program would be optimised: 1 to 3 s, and 60 us for each."""
-
-PIECE = 0.25
-"""Iterations per request between two looks at how far a service is: what is left of the last piece is idle."""
-
-LONGEST_PIECE = 200_000
-"""Iterations between two looks at how far a service is, at most: of each the record takes some 100 B."""
+from workloads.streams.stream import padded
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -102,92 +96,98 @@ def serviced(
     engines: Sequence[EngineKind],
     routes: Routes,
     progress: Callable[[int, int], None] = lambda done, requests: None,
-    short: bool | None = None,
-    traced: bool = False,
+    room: Room | None = None,
 ) -> Serviced:
     """Serve all requests. Needs JAX's 64-bit mode.
 
     Args:
       engines: kinds of replicas, in their order; their workloads are the same but for their policies.
       progress: called now and then with the requests that are over and with all.
-      short: whether the program is compiled without optimisation; None: where there are few requests.
-      traced: whether what derivatives need is recorded.
+      room: what the program is compiled for, at least as large as that of this service; None: that.
 
     Raises:
       ValueError: one line, where a step takes no finite time.
     """
+    return prepared(engines, routes, room).served(engines[0].scenario.workload.traffic, progress)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prepared:
+    """A service with all that does not depend on when requests come."""
+
+    engines: Sequence[EngineKind]
+    routes: Routes
+    room: Room
+    blocks: list[float]  # of KV cache of every engine, without those that fill the room
+    numbers: np.ndarray  # kind of every engine, shape [engines]
+    priced: list["Priced"]  # of every kind
+    words: dict[str, Any]  # of `jaxroof.scheduler.service.service.begin`
+
+    def served(self, traffic: Traffic, progress: Callable[[int, int], None] = lambda done, requests: None) -> Serviced:
+        """Serve requests: those of the workload, which may come at other times. As of `serviced`."""
+        shape, _, most, short = self.room
+        policy, priced, requests = self.engines[0].scenario.workload.policy, self.priced, len(traffic.isl)
+        count = len(self.blocks)
+        roles = [self.engines[int(number)].role for number in self.numbers[:count]]
+        with eager():
+            host = self.engines[0].scenario.efficiency.host.request_time
+            price = priced[0].eager if waits_for_steps(roles[0], policy) else None
+            delay = np.float64(request_delay(roles, price, traffic, policy, self.blocks[0], host))
+        policies = jax.tree.map(lambda leaf: _of_each(leaf, self.numbers), _policies(self.engines))
+        held = np.array(self.blocks + [0.0] * (shape.engines - count))
+        run = _begun(shape)(padded(traffic, most), policies, held, {**self.words, "delay": delay})
+        go = _program(tuple(one.price for one in priced), tuple(one.drafts for one in priced), shape, short)
+        state, records = run.state, []
+        for _ in range(int(PIECES / PIECE) * max(requests // LONGEST_PIECE, 1)):
+            state, more = go([one.used for one in priced], self.numbers, run.service, state)
+            records.append(jax.device_get(more))
+            require_finite(records[-1].high)
+            left = int(state.left)
+            progress(requests - left, requests)
+            if not left or not np.any(_worked(records[-1])):
+                break
+        together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
+        at_end = ServiceRun(*jax.device_get((run.service, state)))
+        with eager():
+            found = outcomes(at_end, together)
+            served, places = jax.tree.map(lambda values: values[:requests], found)
+            served = with_first_time(served, traffic, policy)
+        replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
+        trace = Trace(at_end, together, self.room.size, self.numbers) if shape.traced else None
+        over_time = timelines(together, count)
+        return Serviced(served, places, over_time, self.blocks, roles, len(together.engine), replicas, trace)
+
+
+def prepared(engines: Sequence[EngineKind], routes: Routes, room: Room | None = None) -> Prepared:
+    """A service that is to be simulated, once or more often; arguments as of `serviced`."""
     work = engines[0].scenario.workload
     traffic, policy = work.traffic, work.policy
-    requests = len(traffic.isl)
-    policies = _policies(engines)
-    size = size_for(traffic, policies)
+    room = room_for(engines, routes) if room is None else room
+    shape = room.shape
     with eager():
         blocks = [float(cache_blocks(*_place(kind.scenario), policy)) for kind in engines]
     numbers = np.repeat(np.arange(len(engines)), [kind.replicas for kind in engines])
-    count, roles = len(numbers), [engines[int(number)].role for number in numbers]
-    each = [blocks[int(number)] for number in numbers]
-    if routes.scaling is None or count == 1:
-        # Beside them stand some without a cache, which get no requests: services of like size share a program, and of
-        # one engine alone XLA makes no kernel.
-        idle = _alike(count) - count
-        numbers, roles = np.append(numbers, [0] * idle).astype(int), [*roles, *[DECODE] * idle]
-    priced = [_priced(kind.scenario, size) for kind in engines]
-    shape = Shape(
-        engines=len(numbers),
-        slots=size.slots,
-        iterations=min(max(int(PIECE * (requests + _evaluations(routes, traffic))), 256), LONGEST_PIECE),
-        block=size.block,
-        nodes=0 if not np.any(policies.prefix_caching) else _nodes(traffic),
-        turns=_most_followers(traffic),
-        pools=any(kind.role == DECODE for kind in engines),
-        traced=traced,
-    )
+    roles, each = ([of[int(number)] for number in numbers] for of in ([kind.role for kind in engines], blocks))
+    # Engines without a cache, and absent requests, fill the room.
+    idle = shape.engines - len(numbers)
+    numbers, roles = np.append(numbers, [0] * idle).astype(int), [*roles, *[DECODE] * idle]
+    admission = None if routes.admission is None else np.pad(routes.admission, (0, room.requests - len(traffic.isl)))
+    priced = [_priced(kind.scenario, room.size) for kind in engines]
     tiers = routes.tiers if shape.nodes else None
     if tiers is not None:
-        shape = dataclasses.replace(shape, tiers=tiers.capacity.shape[1])
         tiers = jax.tree.map(lambda part: np.resize(part, (len(numbers), *np.shape(part)[1:])), tiers)
-    with eager():
-        host = engines[0].scenario.efficiency.host.request_time
-        price = priced[0].eager if waits_for_steps(roles[0], policy) else None
-        delay = request_delay(roles[:count], price, traffic, policy, blocks[0], host)
-    run = _begun(shape)(
-        traffic,
-        jax.tree.map(lambda leaf: _of_each(leaf, numbers), policies),
-        np.array(each + [0.0] * (len(numbers) - count)),
-        {
-            "role": np.array(roles),
-            "queue": _queues(engines, numbers),
-            "routing": _routing(engines, priced, numbers, routes),
-            "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
-            "tiers": tiers,
-            "drafts": _drafts(engines, numbers),
-            "scaling": routes.scaling,
-            "admission": routes.admission,
-            "encoders": _encoders(routes),
-            "delay": np.float64(delay),
-        },
-    )
-    drafting = tuple(one.drafts for one in priced)
-    short = requests * max(size.slots / 64, 1.0) <= FEW if short is None else short
-    go = _program(tuple(one.price for one in priced), drafting, shape, short)
-    state, records = run.state, []
-    for _ in range(int(PIECES / PIECE) * max(requests // LONGEST_PIECE, 1)):
-        state, more = go([one.used for one in priced], numbers, run.service, state)
-        records.append(jax.device_get(more))
-        require_finite(records[-1].high)
-        left = int(state.left)
-        progress(requests - left, requests)
-        if not left or not np.any(_worked(records[-1])):
-            break
-    together: Happening = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
-    at_end = ServiceRun(*jax.device_get((run.service, state)))
-    with eager():
-        served, places = outcomes(at_end, together)
-        served = with_first_time(served, traffic, policy)
-    replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
-    trace = Trace(at_end, together, size, numbers) if traced else None
-    over_time = timelines(together, count)
-    return Serviced(served, places, over_time, each, roles[:count], len(together.engine), replicas, trace)
+    words = {
+        "role": np.array(roles),
+        "queue": _queues(engines, numbers),
+        "routing": _routing(engines, priced, numbers, routes),
+        "transfer": _transfer(engines, numbers, routes, traffic) if shape.pools else None,
+        "tiers": tiers,
+        "drafts": _drafts(engines, numbers),
+        "scaling": routes.scaling,
+        "admission": admission,
+        "encoders": _encoders(routes),
+    }
+    return Prepared(engines, routes, room, each, numbers, priced, words)
 
 
 def _policies(engines: Sequence[EngineKind]) -> Policy:
@@ -210,9 +210,15 @@ def _queues(engines: Sequence[EngineKind], numbers: np.ndarray) -> np.ndarray | 
     return each[numbers] if np.any(each) else None
 
 
-def _alike(engines: int) -> int:
-    """The number of engines that a program is made for."""
-    return max(1 << (engines - 1).bit_length(), 2) if engines <= 16 else -(-engines // 16) * 16
+def room_for(engines: Sequence[EngineKind], routes: Routes, traced: bool = False) -> Room:
+    """The room of a service; arguments as of `serviced`.
+
+    Args:
+      traced: whether what derivatives need is recorded.
+    """
+    count, pools = sum(kind.replicas for kind in engines), any(kind.role == DECODE for kind in engines)
+    room = room_of(engines[0].scenario.workload.traffic, _policies(engines), count, pools, routes)
+    return room._replace(shape=dataclasses.replace(room.shape, traced=traced))
 
 
 def _encoders(routes: Routes) -> Encoders | None:
@@ -230,14 +236,6 @@ def _worked(records: Happening) -> np.ndarray:
 def _evaluated(records: Happening) -> np.ndarray:
     """Iterations with an evaluation of the rule for replicas, bool, shape [iterations]."""
     return np.zeros(len(records.engine), bool) if records.replicas is None else np.asarray(records.replicas) >= 0
-
-
-def _evaluations(routes: Routes, traffic: Traffic) -> int:
-    """Evaluations of the rule for replicas until the last request comes that is known; some after it."""
-    if routes.scaling is None:
-        return 0
-    times = np.asarray(traffic.arrival)[np.isfinite(traffic.arrival)]
-    return int(1.25 * np.max(times, initial=0.0) / float(routes.scaling.every))
 
 
 def _drafts(engines: Sequence[EngineKind], numbers: np.ndarray) -> Drafts | None:
@@ -282,7 +280,10 @@ def _priced(scenario: Scenario, size: Any) -> Priced:
     place = scenario.hardware, scenario.model, scenario.deployment, scenario.efficiency
     stacked = drafting_tables(place, scenario.workload, size, 1)
     tables = jax.tree.map(lambda leaf: np.asarray(leaf)[0], stacked)
-    price, used = prices_of(scenario, tables, size)
+    # Degrees of 1 in place of none change no number of a price, so that layouts share a program.
+    ones: dict[str, Any] = {name: 1.0 for name in ("pp", "attention_dp") if getattr(scenario.deployment, name) is None}
+    alike = dataclasses.replace(scenario, deployment=dataclasses.replace(scenario.deployment, **ones))
+    price, used = prices_of(alike, tables, size)
     policy, encode = scenario.workload.policy, scenario.workload.traffic.encode
     with eager():
         beside = policy.acceptance, policy.hidden_host, tables
@@ -292,23 +293,6 @@ def _priced(scenario: Scenario, size: Any) -> Priced:
 
 def _place(scenario: Scenario) -> tuple[Any, Any, Any]:
     return scenario.hardware, scenario.model, scenario.deployment
-
-
-def _nodes(traffic: Traffic) -> int:
-    """Nodes of the requests' prefix tree, rounded up so that like ones share a program; 0: they share nothing."""
-    known = traffic.group if traffic.path is None else traffic.path
-    if known is None:
-        return 0
-    return -(-int(np.max(known) + 1) // 16) * 16
-
-
-def _most_followers(traffic: Traffic) -> int:
-    """Requests that wait for the same answer, at most."""
-    if traffic.after is None:
-        return 0
-    after = np.asarray(traffic.after)
-    waits = after[after >= 0].astype(np.int64)
-    return int(np.max(np.bincount(waits))) if len(waits) else 0
 
 
 def _routing(engines: Sequence[EngineKind], priced: Sequence[Priced], numbers: np.ndarray, routes: Routes) -> Routing:
@@ -352,7 +336,9 @@ def _transfer(engines: Sequence[EngineKind], numbers: np.ndarray, routes: Routes
 @functools.lru_cache(maxsize=64)
 def _begun(shape: Shape) -> Callable[..., ServiceRun]:
     def start(traffic: Traffic, policy: Policy, blocks: Any, words: dict[str, Any]) -> ServiceRun:
-        return begin(traffic, policy, blocks, shape, **words)
+        run = begin(traffic, policy, blocks, shape, **words)
+        # No type is weak, as none is after the first piece: else the program would be compiled twice.
+        return jax.tree.map(lambda leaf: jax.lax.convert_element_type(leaf, leaf.dtype), run)
 
     return compiled(start)
 
@@ -382,4 +368,4 @@ def _program(prices: tuple[Straight, ...], drafting: tuple[bool, ...], shape: Sh
         run, records = proceed(of_engine, ServiceRun(service, state), shape)
         return run.state, records
 
-    return looped(go, quick=short)
+    return looped(go, quick=short, else_with=LASTING)

@@ -14,7 +14,8 @@ from jaxroof.jobs.serve import serving_metrics
 from jaxroof.numerics.arrays import eager
 from sweeps.data.labels import number
 from sweeps.run.precision import precision
-from sweeps.run.simulated.service import kinds, serviced
+from sweeps.run.simulated.service import prepared, room_for
+from sweeps.run.simulated.service_room import Room, common_room
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.bracket import bracket, waited_of_pools
 from sweeps.serving.rows import row_spec
@@ -36,6 +37,10 @@ EACH = 3
 """Pairs of an accelerator that are simulated at most."""
 
 
+def _nothing(simulations: int) -> None:
+    """What is called with simulations that are done, where nobody asks."""
+
+
 class SimulatedPools(NamedTuple):
     """Pools of all accelerators."""
 
@@ -51,7 +56,7 @@ def simulated_pools(
     metric: str,
     rate: float | None,
     headroom: float,
-    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
+    begun: Callable[[int], Callable[[int], None]] = lambda simulations: _nothing,
 ) -> SimulatedPools:
     """The pools, of every accelerator those simulated whose estimate is near all of it that is simulated, or better.
 
@@ -75,17 +80,25 @@ def simulated_pools(
             best[row.hardware] = min(order(row), best.get(row.hardware, math.inf))
     least = min(best.values(), default=math.inf)
 
+    bars = {row.hardware: best.get(row.hardware, least if question.every_accelerator else math.inf) for row in pools}
+    near = {
+        name: [row for row in [row for row in pools if row.hardware == name][:EACH] if order(row) < within(bar, NEAR)]
+        for name, bar in bars.items()
+    }
+    # Room for all that may be simulated: they share a program.
+    room = common_room_of(question, [row for rows in near.values() for row in rows])
+    done = begun(sum(USUAL + len(rows) - 1 for rows in near.values() if rows)) if room is not None else _nothing
+
     def of_accelerator(name: str) -> tuple[list[Row], list[Row], int]:
-        own = [row for row in pools if row.hardware == name]
-        bar = best.get(name, least if question.every_accelerator else math.inf)
+        own, bar = [row for row in pools if row.hardware == name], bars[name]
         tried: list[Row] = []
         simulations = 0
-        for row in own[:EACH]:
+        for row in near[name]:
             if not order(row) < within(bar, NEAR):
                 break
             # The metric is inverse to the load, or grows with it where more is better, which has a negative order.
             worse = order(row) / bar if bar > 0.0 else bar / order(row)
-            found, count = simulated(question, row, rate, headroom, begun(USUAL), max(worse, 0.0))
+            found, count = simulated(question, row, rate, headroom, done, max(worse, 0.0), room)
             simulations += count
             tried.append(found)
             bar = min(bar, order(found)) if found.simulated else bar
@@ -105,23 +118,20 @@ def simulated(
     row: Row,
     rate: float | None,
     headroom: float,
-    done: Callable[[int], None] = lambda simulations: None,
+    done: Callable[[int], None] = _nothing,
     worse: float = 0.0,
+    room: Room | None = None,
 ) -> tuple[Row, int]:
     """One pair of pools at the largest load that keeps the target, or why there is none; and the simulations.
 
     Args:
       worse: how many times its estimated load it has to take to be of use: where that is above 1 and it does not, the
         row is left as it is.
+      room: as of `common_room_of` rows with this one; None: its own.
     """
+    row, given = _given(question, row)
     decodes = row.decode_replicas
-    # As many requests as the sequences of all decoding replicas ask for, not those of one.
-    if not question.requests.counted:
-        requests = question.requests.number_of_pools(row.metrics["batch_mean"] * decodes)
-        row = dataclasses.replace(row, spec={**row.spec, "requests": requests})
-    keys = row_spec(dataclasses.asdict(row), {})
-    given = setup(serve_spec(**keys))
-    at = _figures_at(given, done)
+    at = _figures_at(given, done, room)
     load = row.metrics["load"]
     if worse > 1.0:
         found = bracket(at, worse * load, question.target, TOLERANCE, 1)
@@ -151,26 +161,44 @@ def simulated(
     ), count
 
 
+def common_room_of(question: ServedQuestion, rows: Sequence[Row]) -> Room | None:
+    """What the program of all these pools is compiled for; None where there are none."""
+    with precision("float64"):
+        setups = [_given(question, row)[1] for row in rows]
+        rooms = [room_for(one.kinds, one.routes) for one in setups]  # type: ignore[arg-type]  # pools have routes
+    return common_room(rooms, USUAL) if rooms else None
+
+
+def _given(question: ServedQuestion, row: Row) -> tuple[Row, Setup]:
+    """The row with the number of requests that it is simulated with, and the setup of its simulation."""
+    # As many requests as the sequences of all decoding replicas ask for, not those of one.
+    if not question.requests.counted:
+        requests = question.requests.number_of_pools(row.metrics["batch_mean"] * row.decode_replicas)
+        row = dataclasses.replace(row, spec={**row.spec, "requests": requests})
+    return row, setup(serve_spec(**row_spec(dataclasses.asdict(row), {})))
+
+
 def _without_waited(metrics: Mapping[str, float]) -> dict[str, float]:
     """Metrics that have a name and a unit for users: `waited_mean` is what loads are judged by."""
     return {name: value for name, value in metrics.items() if name != "waited_mean"}
 
 
-def _figures_at(given: Setup, done: Callable[[int], None]) -> Callable[[float], dict[str, float]]:
+def _figures_at(given: Setup, done: Callable[[int], None], room: Room | None) -> Callable[[float], dict[str, float]]:
     """Metrics of the pools at a load in requests/s: the same requests, their times stretched."""
     scenario = given.scenario
     rate = float(given.spec.rate)  # type: ignore[arg-type]  # rows have one
     traffic = scenario.workload.traffic
     most, output = float(given.policy.max_sequences) * given.replicas, given.load.stream.osl
+    with precision("float64"):
+        service = prepared(given.kinds, given.routes, room)  # type: ignore[arg-type]  # pools have routes
 
     @functools.cache
     def at(load: float) -> dict[str, float]:
         sent = dataclasses.replace(traffic, arrival=traffic.arrival * (rate / load))
-        work = dataclasses.replace(scenario.workload, traffic=sent)
         with precision("float64"):
-            found = serviced(kinds(dataclasses.replace(scenario, workload=work)), given.routes)  # type: ignore[arg-type]
+            found = service.served(sent)
         with eager():
-            metrics = serving_metrics(found.served, found.timelines, sent, found.blocks, work.objective)
+            metrics = serving_metrics(found.served, found.timelines, sent, found.blocks, scenario.workload.objective)
         done(1)
         figures = {name: float(value) for name, value in metrics.items()}
         return figures | {"waited_mean": waited_of_pools(found.served, load, most, output, figures)}

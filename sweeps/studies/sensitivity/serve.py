@@ -16,7 +16,7 @@ from sweeps.ask.leaves import leaf_unit
 from sweeps.run.points import scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.simulated.routes import Routes
-from sweeps.run.simulated.service import EngineKind, Serviced, kinds, serviced
+from sweeps.run.simulated.service import EngineKind, Serviced, kinds, room_for, serviced
 from sweeps.run.simulated.simulation import unfinished
 from sweeps.run.simulated.slopes import slopes
 from sweeps.run.simulated.spec import ServeSpec
@@ -134,7 +134,7 @@ def _simulated(prepared: Setup, scenario: Scenario) -> tuple[Serviced, dict[str,
     engines = (
         [EngineKind(served, 1, WHOLE)] if prepared.routes is None else kinds(served, pools, prepared.prefill_policy)
     )
-    found = serviced(engines, routes, traced=True)
+    found = serviced(engines, routes, room=room_for(engines, routes, traced=True))
     work = served.workload
     with eager():
         metrics = serving_metrics(found.served, found.timelines, work.traffic, found.blocks, work.objective)
