@@ -26,6 +26,7 @@ from jaxroof.scheduler.service.scaling import Seen, emptied, evaluated
 from jaxroof.scheduler.service.service import Own, Service, ServiceState, Shape, engine_at, scalars
 from jaxroof.scheduler.service.tree import PrefixTree
 from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, total_of, whole
+from jaxroof.scheduler.together import together
 
 
 class Happening(NamedTuple):
@@ -106,7 +107,7 @@ def happened(
     begins = allowed & (state.current < 0)
     steps = jnp.where(begins & ~state.asleep[engine], own.taken.number, 0)
     ends = one.slots.end
-    one = _begun(of, one, own, until, begins, steps)
+    one = _begun(of, one, own, until, begins, steps, state.ends is not None)
     # A sequence ends earlier by every draft that was right.
     right = None if of.drafts is None else total_of(ends - one.slots.end)
 
@@ -157,7 +158,11 @@ def happened(
     matters = None if wait is None else jnp.isfinite(wait)
     plan = planned(of, prices(engine), one, decision.next_end, wait, matters)
     works = runs & (plan.prompts | (one.running > 0))
-    state = _written(state, engine, of, one, own.taken, plan, runs, works)
+    each = None
+    if state.ends is not None:
+        comes = next_ready(one) if shape.pools else jnp.asarray(jnp.inf)
+        plan, each = together(of, prices(engine), one, plan, works, comes, shape.together)
+    state = _written(state, engine, of, one, own.taken, plan, runs, works, each)
     asked = jnp.where(first_work >= 0, entry(of.isl, jnp.maximum(first_work, 0)), 0)
     # The next part of a prompt changes nothing that routers know.
     entered = decision.state.admissions > admissions
@@ -253,10 +258,12 @@ def _scalars(state: State) -> State:
     return state._replace(slots=None, groups=None, waiting=None, phases=None)  # type: ignore[arg-type]
 
 
-def _begun(engine: Engine, one: State, own: Own, until: Clock, begins: Array, steps: Array) -> State:
+def _begun(
+    engine: Engine, one: State, own: Own, until: Clock, begins: Array, steps: Array, together: bool
+) -> State:
     """The engine at the beginning of its instant: after its steps, or after waiting."""
-    made = own.taken._replace(number=jnp.maximum(own.taken.number, 1))
-    later, _ = after(engine, one, made)
+    made = own.taken._replace(number=jnp.maximum(jnp.where(begins, own.taken.number, 1), 1))
+    later, _ = after(engine, one, made, together)
     waited = one._replace(preempted=jnp.zeros_like(one.preempted))
     now = pick(begins, pick(steps > 0, _scalars(later), _scalars(waited)), _scalars(one))
     now = now._replace(clock=pick(begins, until, one.clock))
@@ -325,10 +332,28 @@ def _sent(
 
 
 def _written(
-    state: ServiceState, engine: Array, of: Engine, one: State, before_it: Steps, plan: Steps, runs: Array, works: Array
+    state: ServiceState,
+    engine: Array,
+    of: Engine,
+    one: State,
+    before_it: Steps,
+    plan: Steps,
+    runs: Array,
+    works: Array,
+    each: Clock | None,
 ) -> ServiceState:
-    """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits."""
-    ends = plus(one.clock, step_time(of, one, plan.duration))
+    """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits.
+
+    Args:
+      each: times at which its steps end; None: the plan says it.
+    """
+    if each is None or state.ends is None:
+        ends = plus(one.clock, step_time(of, one, plan.duration))
+    else:
+        ends = Clock(*(part[jnp.maximum(plan.number - 1, 0)] for part in each))
+        pairs = zip(state.ends, each, strict=True)
+        rows = (part.at[engine].set(jnp.where(runs, new, part[engine])) for part, new in pairs)
+        state = state._replace(ends=Clock(*rows))
     wakes = jnp.asarray(jnp.inf) if one.slots.ready is None else next_ready(one)
     waits = Clock(wakes, jnp.zeros_like(wakes))
     before = Clock(*(part[engine] for part in state.until))

@@ -35,6 +35,9 @@ from sweeps.run.simulated.straight import Straight
 FEW = 20_000
 """Requests to engines of 64 slots that end before their program would be optimised: 1 to 3 s, and 60 us for each."""
 
+TOGETHER = 32
+"""Decode steps with drafts that an iteration makes at most."""
+
 PIECE = 0.25
 """Iterations per request between two looks at how far a service is: what is left of the last piece is idle."""
 
@@ -122,6 +125,7 @@ def serviced(
         nodes=0 if not float(policy.prefix_caching) else _nodes(traffic),
         turns=_most_followers(traffic),
         pools=any(kind.role == DECODE for kind in engines),
+        together=TOGETHER,
     )
     tiers = routes.tiers if shape.nodes else None
     if tiers is not None:
