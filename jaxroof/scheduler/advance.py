@@ -174,9 +174,10 @@ def planned(
     # Rematerialised in the backward pass: a scan keeps little per iteration.
     times = jax.checkpoint(functools.partial(_times, price), prevent_cse=False)  # what a gradient needs is found again
     # Two contexts suffice, the first step's and the last one's, as time is linear in between.
-    contexts = jnp.stack([context, context + (most - 1) * members])
+    contexts = jnp.stack([context] if drafts else [context, context + (most - 1) * members])
     encode = _encode(engine, step)
-    first, last = times(_prompt(step, prompts), sequences, contexts, step.finished, rows, encode, further)
+    each = times(_prompt(step, prompts), sequences, contexts, step.finished, rows, encode, further)
+    first, last = each[0], each[-1]
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     if wait is not None and matters is not None:
         most = jnp.minimum(most, steps_until(first, slope, wait - swap_time(engine, state), matters))

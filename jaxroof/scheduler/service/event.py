@@ -9,7 +9,7 @@ grow with the number of engines: their rows are read and written one at a time.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxroof.numerics.arrays import entry, jnp
+from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array, given
 from jaxroof.prices.prices import Price
 from jaxroof.scheduler.advance import Steps, after, planned, step_time
@@ -156,12 +156,13 @@ def happened(
     # Decode steps end when a cache arrives; one that is there already joins after the next step.
     wait = next_ready(one) - one.clock.high if shape.pools else None
     matters = None if wait is None else jnp.isfinite(wait)
-    plan = planned(of, prices(engine), one, decision.next_end, wait, matters)
-    works = runs & (plan.prompts | (one.running > 0))
-    each = None
-    if state.ends is not None:
+    works = runs & ((one.step.prompt > 0) | (one.running > 0))
+    def steps_of():
+        plan = planned(of, prices(engine), one, decision.next_end, wait, matters)
+        if state.ends is None: return plan, None
         comes = next_ready(one) if shape.pools else jnp.asarray(jnp.inf)
-        plan, each = together(of, prices(engine), one, plan, works, comes, shape.together)
+        return together(of, prices(engine), one, plan, works, comes, shape.together)
+    plan, each = jax.lax.cond(works, steps_of, lambda: jax.tree.map(jnp.zeros_like, jax.eval_shape(steps_of)))
     state = _written(state, engine, of, one, own.taken, plan, runs, works, each)
     asked = jnp.where(first_work >= 0, entry(of.isl, jnp.maximum(first_work, 0)), 0)
     # The next part of a prompt changes nothing that routers know.
@@ -262,8 +263,15 @@ def _begun(
     engine: Engine, one: State, own: Own, until: Clock, begins: Array, steps: Array, together: bool
 ) -> State:
     """The engine at the beginning of its instant: after its steps, or after waiting."""
-    made = own.taken._replace(number=jnp.maximum(jnp.where(begins, own.taken.number, 1), 1))
-    later, _ = after(engine, one, made, together)
+    made = own.taken._replace(number=jnp.maximum(own.taken.number, 1))
+    if engine.drafts is None:
+        later, _ = after(engine, one, made)
+    else:
+        # Of drafts there is more to do: only where steps were made.
+        alone = one._replace(groups=None, waiting=None)
+        later = jax.lax.cond(
+            begins & (steps > 0), lambda state: after(engine, state, made, together)[0], lambda state: state, alone
+        )
     waited = one._replace(preempted=jnp.zeros_like(one.preempted))
     now = pick(begins, pick(steps > 0, _scalars(later), _scalars(waited)), _scalars(one))
     now = now._replace(clock=pick(begins, until, one.clock))
