@@ -80,7 +80,7 @@ def missing(engine: Engine, state: State) -> Array:
     # The context with the new token is total - left.
     ahead = jnp.maximum(left - drafted(engine, state.running), 1)
     held = given(slots.held, "blocks of slots")
-    # Tokens without a block are few: a quotient of short floats is exact, and takes less time than one of whole numbers.
+    # Tokens without a block are few: a quotient of short floats is exact, and quicker than one of whole numbers.
     beyond = jnp.maximum(_total(engine, slots) - ahead - held * engine.size, 0)
     lacking = jnp.ceil(beyond.astype(jnp.float32) / engine.size.astype(jnp.float32)).astype(jnp.int32)
     return jnp.where(_takes_part(slots), lacking, 0)

@@ -107,7 +107,7 @@ def _tokens(state: State) -> Array:
 
 
 def _to_node(state: State) -> Array:
-    """Tokens by which contexts may grow together until their mean is at the next node of the price tables, 1 at least."""
+    """Tokens by which all contexts may grow until their mean is at the next node of the price tables, 1 at least."""
     sequences = jnp.maximum(state.running, 1) + state.padding
     mean = (_tokens(state) + state.padded).astype(float) / sequences.astype(float)
     room = jnp.floor((next_node(mean) - mean) * sequences.astype(float))

@@ -153,16 +153,8 @@ def happened(
 
     # 6. The next steps.
     first_work = jnp.maximum(admission.admitted, accepted_request)
-    # Decode steps end when a cache arrives; one that is there already joins after the next step.
-    wait = next_ready(one) - one.clock.high if shape.pools else None
-    matters = None if wait is None else jnp.isfinite(wait)
     works = runs & ((one.step.prompt > 0) | (one.running > 0))
-    def steps_of():
-        plan = planned(of, prices(engine), one, decision.next_end, wait, matters)
-        if state.ends is None: return plan, None
-        comes = next_ready(one) if shape.pools else jnp.asarray(jnp.inf)
-        return together(of, prices(engine), one, plan, works, comes, shape.together)
-    plan, each = jax.lax.cond(works, steps_of, lambda: jax.tree.map(jnp.zeros_like, jax.eval_shape(steps_of)))
+    plan, each = _next_steps(of, prices(engine), one, decision.next_end, works, state.ends is not None, shape)
     state = _written(state, engine, of, one, own.taken, plan, runs, works, each)
     asked = jnp.where(first_work >= 0, entry(of.isl, jnp.maximum(first_work, 0)), 0)
     # The next part of a prompt changes nothing that routers know.
@@ -259,9 +251,7 @@ def _scalars(state: State) -> State:
     return state._replace(slots=None, groups=None, waiting=None, phases=None)  # type: ignore[arg-type]
 
 
-def _begun(
-    engine: Engine, one: State, own: Own, until: Clock, begins: Array, steps: Array, together: bool
-) -> State:
+def _begun(engine: Engine, one: State, own: Own, until: Clock, begins: Array, steps: Array, together: bool) -> State:
     """The engine at the beginning of its instant: after its steps, or after waiting."""
     made = own.taken._replace(number=jnp.maximum(own.taken.number, 1))
     if engine.drafts is None:
@@ -337,6 +327,23 @@ def _sent(
         busy=busy.at[engine].set(taking).at[sender].set(jnp.where(happens, ready, busy[sender])),
     )
     return state, one, ready
+
+
+def _next_steps(
+    engine: Engine, price: Price, one: State, next_end: Array, works: Array, several: bool, shape: Shape
+) -> tuple[Steps, Clock | None]:
+    """The engine's next steps, if it `works`; where there are `several` with drafts, the times at which each ends."""
+    # Decode steps end when a cache arrives; one that is there already joins after the next step.
+    ready = next_ready(one) if shape.pools else jnp.asarray(jnp.inf)
+    wait = ready - one.clock.high if shape.pools else None
+    matters = None if wait is None else jnp.isfinite(wait)
+
+    def steps() -> tuple[Steps, Clock | None]:
+        plan = planned(engine, price, one, next_end, wait, matters)
+        return together(engine, price, one, plan, works, ready, shape.together) if several else (plan, None)
+
+    # A branch: most of an instant's iterations begin no steps.
+    return jax.lax.cond(works, steps, lambda: jax.tree.map(jnp.zeros_like, jax.eval_shape(steps)))
 
 
 def _written(

@@ -118,13 +118,22 @@ class Tier(NamedTuple):
         written with.
         """
         rowed = nodes // self.order.shape[2]
-        columns = self.chain, self.changed_in
-        return apart(
-            lambda: Found(*(entry(part, nodes, space) for part in columns), entry(self.order, space, rowed)), space >= 0
-        )
+
+        def rows() -> Found:
+            chain, changed_in = (entry(part, nodes, space) for part in (self.chain, self.changed_in))
+            return Found(chain, changed_in, entry(self.order, space, rowed))
+
+        return apart(rows, space >= 0)
 
     def written(
-        self, space: Array, nodes: Array, found: Found, chains: Array, keys: Array, eviction: Array | None, happens: Array
+        self,
+        space: Array,
+        nodes: Array,
+        found: Found,
+        chains: Array,
+        keys: Array,
+        eviction: Array | None,
+        happens: Array,
     ) -> "Tier":
         """The tier in which these nodes have chains of so many blocks.
 
