@@ -252,10 +252,11 @@ def _after(
     """The state after the candidate has got its work."""
     cuts_chain = room.cuts_chain & work.enters
     freed = jnp.where(cuts_chain, place.beyond, 0)
-    groups = None if state.groups is None else state.groups.entered(place, state.event, work.enters, cuts_chain)
-    loading = state.loading
+    groups, loading = state.groups, state.loading
+    if groups is not None:
+        tiers = () if engine.tiers is None else (engine,)
+        groups = groups.entered(place, state.event, work.enters, cuts_chain, *tiers)
     if engine.tiers is not None and loading is not None:
-        groups = groups.written(engine, place.path, place.chained, work.enters)  # type: ignore[union-attr]
         begins = work.enters & work.computes
         loading = loading + jnp.where(begins, given(place.load_time, "s of loads"), 0.0)
     return state._replace(

@@ -9,7 +9,7 @@ from jaxroof.numerics.struct import Array
 from jaxroof.numerics.tree import mapped
 from jaxroof.prices.prices import Price, next_node
 from jaxroof.scheduler.blocks import begun, lasting
-from jaxroof.scheduler.drafts import mean_drafted, progress
+from jaxroof.scheduler.drafts import Progress, mean_drafted, progress
 from jaxroof.scheduler.engine import Engine
 from jaxroof.scheduler.state import NEVER, Clock, Slots, State, Step, pick, plus, with_parked
 
@@ -76,12 +76,16 @@ def advanced(engine: Engine, price: Price, state: State, next_end: Array, happen
     )
 
 
-def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
-    """The state after these steps, and the s that they have taken, with cache that is moved before them."""
+def after(engine: Engine, state: State, taken: Steps, together: bool = False) -> tuple[State, Array]:
+    """The state after these steps, and the s that they have taken, with cache that is moved before them.
+
+    Args:
+      together: structure: whether there may be several with drafts.
+    """
     step = state.step
     # Swapping moves cache over the host link before the step runs.
     worked = step_time(engine, state, taken.duration)
-    slots, offset, blocks = _decoded(engine, state, taken)
+    slots, offset, blocks = _decoded(engine, state, taken, together)
     nothing = NOTHING._replace(encodes=None if step.encodes is None else 0)
     return state._replace(
         clock=plus(state.clock, worked),
@@ -101,10 +105,20 @@ def after(engine: Engine, state: State, taken: Steps) -> tuple[State, Array]:
     ), worked
 
 
-def _decoded(engine: Engine, state: State, taken: Steps) -> tuple[Slots, Array, Array]:
+def _decoded(engine: Engine, state: State, taken: Steps, together: bool) -> tuple[Slots, Array, Array]:
     """Slots and `State.offset` after these steps, and the blocks that decoding sequences have begun in them."""
     if engine.drafts is not None:
+
+        def further(so_far: tuple[Array, Progress]) -> tuple[Array, Progress]:
+            number, before = so_far
+            one = state._replace(slots=before.slots, count=state.count + number)
+            made = progress(engine, one, taken.decodes | engine.mixed)
+            return number + 1, Progress(made.slots, before.right + made.right, before.begun + made.begun)
+
         made = progress(engine, state, taken.decodes | engine.mixed)
+        if together:
+            ends = taken.number
+            _, made = jax.lax.while_loop(lambda so_far: so_far[0] < ends, further, (jnp.int32(1), made))
         return made.slots, state.offset + made.right, made.begun
     # In a step with prompts they were counted when these were admitted.
     beside_prompts = jnp.where(engine.mixed, state.step.need, 0)
@@ -147,8 +161,8 @@ def planned(
     prompts, decodes = state.step.prompt > 0, (state.step.prompt <= 0) & (state.running > 0)
     # Rematerialised in the backward pass, which finds again what it needs: a scan keeps little per iteration.
     times = jax.checkpoint(functools.partial(step_times, price), prevent_cse=False)
-    first, last = times(work)
-    most = work.most
+    each = times(work)
+    first, last, most = each[0], each[-1], work.most
     slope = jnp.where(decodes, (last - first) / jnp.maximum(most - 1, 1).astype(float), 0.0)
     if wait is not None and matters is not None:
         most = jnp.minimum(most, steps_until(first, slope, wait - swap_time(engine, state), matters))
@@ -199,7 +213,7 @@ def step_work(engine: Engine, state: State, next_end: Array) -> Work:
 def step_times(price: Price, work: Work) -> Array:
     """s of the first and of the last of the coming steps, shape [2]: the device, and what its host adds.
 
-    Two contexts suffice, as time is linear in between.
+    Two contexts suffice, as time is linear in between. With drafts there is one step, shape [1].
     """
 
     def of(context: Array) -> Array:
@@ -209,7 +223,8 @@ def step_times(price: Price, work: Work) -> Array:
         device, host = price(batch, work.rows.astype(float))
         return device + host
 
-    return jax.vmap(of)(jnp.stack([work.context, work.last]).astype(float))
+    contexts = [work.context] if work.drafted is not None else [work.context, work.last]
+    return jax.vmap(of)(jnp.stack(contexts).astype(float))
 
 
 def _prompt(step: Step, prompts: Array) -> Prefill:

@@ -168,8 +168,10 @@ def missing(engine: Engine, state: State) -> Array:
     left = slots.end - state.count
     # The context with the new token is total - left.
     ahead = jnp.maximum(left - _made(engine, state), 1)
-    written = blocks_of(_total(engine, slots) - ahead, engine.size)
-    lacking = jnp.maximum(written - given(slots.held, "blocks of slots"), 0)
+    held = given(slots.held, "blocks of slots")
+    # Tokens without a block are few: a quotient of short floats is exact, and quicker than one of whole numbers.
+    beyond = jnp.maximum(_total(engine, slots) - ahead - held * engine.size, 0)
+    lacking = jnp.ceil(beyond.astype(jnp.float32) / engine.size.astype(jnp.float32)).astype(jnp.int32)
     return jnp.where(_takes_part(slots), lacking, 0)
 
 

@@ -147,7 +147,7 @@ def prices(slowness: Any) -> Any:
 
 def simulated(services: list[Service], pools: bool, tiers: int = 0) -> list[tuple[Any, Any, Any]]:
     """What the simulator makes of services, compiled as for users: outcomes, engines and requests that are left."""
-    shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools, tiers=tiers)
+    shape = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS, pools=pools, tiers=tiers, together=8)
     names = ("role", "queue", "routing", "transfer", "delay", "tiers", "drafts", "scaling", "admission", "encoders")
 
     def start(given: dict[str, Any]) -> ServiceRun:

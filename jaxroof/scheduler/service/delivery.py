@@ -16,6 +16,7 @@ from jaxroof.scheduler.service.handover import DECODE
 from jaxroof.scheduler.service.routing import View, chosen, late
 from jaxroof.scheduler.service.service import Known, Own, Service, ServiceState, Shape, engine_at
 from jaxroof.scheduler.state import Clock, blocks_of, pick, plus, since, whole
+from jaxroof.scheduler.together import begun_before
 
 
 class Delivered(NamedTuple):
@@ -136,13 +137,21 @@ def _met(state: ServiceState, engine: Array, own: Own, of: Engine, clock: Clock,
     cuts = takes & ~asleep & taken.decodes & joins(of, one, wait, in_order=state.lines.place is None)
     swap = swap_time(of, one)
     fewer = steps_until(taken.first, taken.slope, jnp.where(cuts, wait - swap, 0.0), cuts)
+    if state.ends is not None:
+        fewer = jnp.where(cuts, begun_before(_row(state.ends, engine), taken.number, clock.high), taken.number)
     shorter = taken._replace(number=jnp.minimum(taken.number, fewer))
     ends = plus(one.clock, shorter.duration + swap)
+    if state.ends is not None:
+        ends = Clock(*(part[engine, jnp.maximum(shorter.number - 1, 0)] for part in state.ends))
     until = pick(cuts & (fewer < taken.number), ends, pick(wakes, clock, until))
     return state._replace(
         own=state.own.with_row(engine, own._replace(taken=shorter)),
         until=Clock(*(part.at[engine].set(new) for part, new in zip(state.until, until, strict=True))),
     )
+
+
+def _row(ends: Clock, engine: Array) -> Clock:
+    return Clock(*(part[engine] for part in ends))
 
 
 def _view(service: Service, state: ServiceState, request: Array, handed: Array | None) -> View:

@@ -7,12 +7,11 @@ grow with the number of engines: their rows are read and written one at a time.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from jaxroof.numerics.arrays import entry, jnp
+from jaxroof.numerics.arrays import entry, jax, jnp
 from jaxroof.numerics.struct import Array, given
 from jaxroof.prices.prices import Price
-from jaxroof.scheduler.advance import Steps, Work, after, planned, step_time, step_work, swap_time
+from jaxroof.scheduler.advance import Steps, after, planned, step_time, step_work, swap_time
 from jaxroof.scheduler.arriving import completed
 from jaxroof.scheduler.blocks import evicted
 from jaxroof.scheduler.engine import Engine
@@ -22,61 +21,12 @@ from jaxroof.scheduler.service.delivery import delivered
 from jaxroof.scheduler.service.handover import DECODE, Acceptance, accepted, arrival, arrived, next_ready
 from jaxroof.scheduler.service.lines import Line
 from jaxroof.scheduler.service.packing import apart
+from jaxroof.scheduler.service.record import Happening, Trace
 from jaxroof.scheduler.service.scaling import Seen, emptied, evaluated
 from jaxroof.scheduler.service.service import Own, Service, ServiceState, Shape, engine_at, scalars
 from jaxroof.scheduler.service.tree import PrefixTree
 from jaxroof.scheduler.state import PARKED, Clock, Slots, State, at_slot, next_end, pick, plus, total_of, whole
-
-
-class Happening(NamedTuple):
-    """Record of one iteration; ids are -1 where there was none."""
-
-    high: Array  # the engine's clock, s
-    low: Array
-    came: Array  # s at which `delivered` came
-    ready: Array  # s at which the cache of `accepted` has arrived
-    pace: Array  # s of one of its last steps
-    ahead: Array  # as of `State`
-    engine: Array  # whose instant it is
-    began: Array  # bool: it is the first iteration of the instant
-    steps: Array  # that the engine has made before it
-    decoding: Array  # sequences in them
-    prompt: Array  # tokens in them
-    blocks: Array  # in use
-    running: Array
-    ended: Array  # request that was answered
-    handed: Array  # request whose prompt is complete and that goes on elsewhere
-    admitted: Array  # request that got its first work, with `hit` tokens of its prompt in the cache
-    hit: Array
-    produced: Array  # request whose prompt is complete with the coming step
-    preempted: Array
-    accepted: Array  # request that has found room for its cache
-    delivered: Array  # request that came, to engine `to`
-    to: Array
-    refused: Array  # bool: it is too long
-    rejected: Array  # bool: the queue was full, or its first token would come too late
-    loaded: tuple[Array, ...]  # tokens of `hit` that come from every tier
-    right: Array | None = None  # drafts in `steps` that were right; None: nothing is drafted
-    replicas: Array | None = None  # that are on after an evaluation, -1: there was none; None: all are
-    encoded: Array | None = None  # request that came to a worker which encodes alone, at `came`; None: there are none
-    trace: "Trace | None" = None  # None: `Shape.traced` is not set
-
-
-class Trace(NamedTuple):
-    """What a derivative of an iteration's times needs beside them."""
-
-    work: Work  # of its next steps
-    swapped: Array  # s for which cache moves to or from host memory before them
-    loading: Array  # s of cache from tiers for them
-    fresh: Array  # bool: no prompt had work yet at this instant
-    joined: Array  # request whose cache has arrived and that decodes from here on; -1: none
-
-
-FLOATS = 6
-"""The first fields of `Happening` are floats, those after them whole numbers."""
-
-OTHERS = 5
-"""The last fields, which are no numbers, or not always there."""
+from jaxroof.scheduler.together import together
 
 
 def happened(
@@ -121,7 +71,7 @@ def happened(
     begins = allowed & (state.current < 0)
     steps = jnp.where(begins & ~state.asleep[engine], own.taken.number, 0)
     ends = one.slots.end
-    one = _begun(of, one, own, until, begins, steps)
+    one = _begun(of, one, own, until, begins, steps, state.ends is not None)
     # A sequence ends earlier by every draft that was right.
     right = None if of.drafts is None else total_of(ends - one.slots.end)
 
@@ -167,17 +117,14 @@ def happened(
 
     # 6. The next steps.
     first_work = jnp.maximum(admission.admitted, accepted_request)
-    # Decode steps end when a cache arrives; one that is there already joins after the next step.
-    wait = next_ready(one) - one.clock.high if shape.pools else None
-    matters = None if wait is None else jnp.isfinite(wait)
-    plan = planned(of, prices(engine), one, decision.next_end, wait, matters)
-    works = runs & (plan.prompts | (one.running > 0))
+    works = runs & ((one.step.prompt > 0) | (one.running > 0))
+    plan, each = _next_steps(of, prices(engine), one, decision.next_end, works, state.ends is not None, shape)
+    state = _written(state, engine, of, one, own.taken, plan, runs, works, each)
     trace = None
     if shape.traced:
         loading = jnp.zeros((), float) if one.loading is None else one.loading
         work = step_work(of, one, decision.next_end)
         trace = Trace(work, swap_time(of, one), loading, fresh, entered_here)
-    state = _written(state, engine, of, one, own.taken, plan, runs, works)
     asked = jnp.where(first_work >= 0, entry(of.isl, jnp.maximum(first_work, 0)), 0)
     # The next part of a prompt changes nothing that routers know.
     entered = decision.state.admissions > admissions
@@ -275,10 +222,17 @@ def _scalars(state: State) -> State:
     return state._replace(slots=None, groups=None, waiting=None, phases=None)  # type: ignore[arg-type]
 
 
-def _begun(engine: Engine, one: State, own: Own, until: Clock, begins: Array, steps: Array) -> State:
+def _begun(engine: Engine, one: State, own: Own, until: Clock, begins: Array, steps: Array, together: bool) -> State:
     """The engine at the beginning of its instant: after its steps, or after waiting."""
     made = own.taken._replace(number=jnp.maximum(own.taken.number, 1))
-    later, _ = after(engine, one, made)
+    if engine.drafts is None:
+        later, _ = after(engine, one, made)
+    else:
+        # Of drafts there is more to do: only where steps were made.
+        alone = one._replace(groups=None, waiting=None)
+        later = jax.lax.cond(
+            begins & (steps > 0), lambda state: after(engine, state, made, together)[0], lambda state: state, alone
+        )
     waited = one._replace(preempted=jnp.zeros_like(one.preempted))
     now = pick(begins, pick(steps > 0, _scalars(later), _scalars(waited)), _scalars(one))
     now = now._replace(clock=pick(begins, until, one.clock))
@@ -346,11 +300,46 @@ def _sent(
     return state, one, ready
 
 
+def _next_steps(
+    engine: Engine, price: Price, one: State, next_end: Array, works: Array, several: bool, shape: Shape
+) -> tuple[Steps, Clock | None]:
+    """The engine's next steps, if it `works`; where there are `several` with drafts, the times at which each ends."""
+    # Decode steps end when a cache arrives; one that is there already joins after the next step.
+    ready = next_ready(one) if shape.pools else jnp.asarray(jnp.inf)
+    wait = ready - one.clock.high if shape.pools else None
+    matters = None if wait is None else jnp.isfinite(wait)
+
+    def steps() -> tuple[Steps, Clock | None]:
+        plan = planned(engine, price, one, next_end, wait, matters)
+        return together(engine, price, one, plan, works, ready, shape.together) if several else (plan, None)
+
+    # A branch: most of an instant's iterations begin no steps.
+    return jax.lax.cond(works, steps, lambda: jax.tree.map(jnp.zeros_like, jax.eval_shape(steps)))
+
+
 def _written(
-    state: ServiceState, engine: Array, of: Engine, one: State, before_it: Steps, plan: Steps, runs: Array, works: Array
+    state: ServiceState,
+    engine: Array,
+    of: Engine,
+    one: State,
+    before_it: Steps,
+    plan: Steps,
+    runs: Array,
+    works: Array,
+    each: Clock | None,
 ) -> ServiceState:
-    """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits."""
-    ends = plus(one.clock, step_time(of, one, plan.duration))
+    """The service with what an engine has become, and its next instant once it `runs`: it `works` or waits.
+
+    Args:
+      each: times at which its steps end; None: the plan says it.
+    """
+    if each is None or state.ends is None:
+        ends = plus(one.clock, step_time(of, one, plan.duration))
+    else:
+        ends = Clock(*(part[jnp.maximum(plan.number - 1, 0)] for part in each))
+        pairs = zip(state.ends, each, strict=True)
+        rows = (part.at[engine].set(jnp.where(runs, new, part[engine])) for part, new in pairs)
+        state = state._replace(ends=Clock(*rows))
     wakes = jnp.asarray(jnp.inf) if one.slots.ready is None else next_ready(one)
     waits = Clock(wakes, jnp.zeros_like(wakes))
     before = Clock(*(part[engine] for part in state.until))

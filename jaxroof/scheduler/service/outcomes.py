@@ -6,7 +6,7 @@ from jaxroof.batch import STATUSES, Served
 from jaxroof.numerics.arrays import at_hand, constant, jnp, scattered, smallest_from_here
 from jaxroof.numerics.struct import Array
 from jaxroof.scheduler.outcomes import at, first, last, summed
-from jaxroof.scheduler.service.event import Happening
+from jaxroof.scheduler.service.record import Happening
 from jaxroof.scheduler.service.service import ServiceRun
 from jaxroof.scheduler.state import Clock, since
 

@@ -33,6 +33,9 @@ class Shape:
     pools: bool = False  # whether prompts and what follows them have engines of their own
     tiers: int = 0  # below the engines' caches; with nodes alone
     traced: bool = False  # whether the record has what every step is priced for
+    together: int = (
+        1  # decode steps with drafts that one iteration makes at most; several: without derivatives, and not `traced`
+    )
 
 
 class Routing(NamedTuple):
@@ -83,6 +86,7 @@ class ServiceState(NamedTuple):
     phases: Array  # shape [engines, block + 1]
     until: Clock  # when each engine's next instant is, infinite: when something comes, shape [engines]
     asleep: Array  # bool: it makes no steps, shape [engines]
+    ends: Clock | None  # of the steps that an engine makes, shape [engines, steps]; None: `taken` says when they end
     lines: Lines
     known: Known
     tree: PrefixTree | None
@@ -164,6 +168,7 @@ def begin(
     empty = jnp.zeros((shape.engines, shape.slots), jnp.int32)
     each = jnp.zeros(shape.engines, jnp.int32)
     ends = jnp.full(shape.engines, jnp.inf)
+    later = jnp.zeros((shape.engines, shape.together), float)
     own = rows(scalars(shape.pools, traffic.encode is not None, engines.blocks, bool(shape.tiers)), shape.engines)
     ranks = None if queue is None else _ranks(traffic, isl)
     kind = None if queue is None else jnp.broadcast_to(jnp.asarray(queue, jnp.int32), (shape.engines,))
@@ -181,6 +186,8 @@ def begin(
         phases=jnp.zeros((shape.engines, shape.block + 1 if drafts is None else 0), jnp.int32),
         until=Clock(ends, jnp.zeros(shape.engines)),
         asleep=jnp.ones(shape.engines, bool),
+        # A look-up finds something or not in every step, which takes a time of its own.
+        ends=None if drafts is None or drafts.match is not None or shape.together < 2 else Clock(later, later),
         lines=empty_lines(shape.engines, requests, ranks, kind),
         known=Known(each, each, each),
         tree=empty_tree(shape.nodes, shape.engines, shape.tiers) if shape.nodes else None,

@@ -6,7 +6,8 @@ from typing import Any
 from jaxroof.numerics.arrays import jax, jnp
 from jaxroof.numerics.struct import Array
 from jaxroof.prices.prices import Price
-from jaxroof.scheduler.service.event import FLOATS, OTHERS, Happening, happened
+from jaxroof.scheduler.service.event import happened
+from jaxroof.scheduler.service.record import FLOATS, OTHERS, Happening
 from jaxroof.scheduler.service.service import ServiceRun, ServiceState, Shape
 
 

@@ -95,6 +95,14 @@ class Evicted(NamedTuple):
     depth: Array  # part of its place in the order of eviction that stands for its depth
 
 
+class Found(NamedTuple):
+    """What a tier has of some nodes, shape [some]."""
+
+    chain: Array
+    changed_in: Array
+    places: Array  # rows of the order of eviction that they stand in, shape [some, width]
+
+
 class Tier(NamedTuple):
     """Nodes in one tier, int32; those of a shared one stand where the first engine's would."""
 
@@ -105,21 +113,41 @@ class Tier(NamedTuple):
     before: Array  # blocks before evictions that routers do not know of, shape [nodes, engines]
     changed_in: Array  # picture during which these changed a node first, shape [nodes, engines]
 
+    def found(self, space: Array, nodes: Array) -> Found:
+        """What is there of nodes, shape [some], read at once: XLA copies an array that is read apart from what it is
+        written with.
+        """
+        rowed = nodes // self.order.shape[2]
+
+        def rows() -> Found:
+            chain, changed_in = (entry(part, nodes, space) for part in (self.chain, self.changed_in))
+            return Found(chain, changed_in, entry(self.order, space, rowed))
+
+        return apart(rows, space >= 0)
+
     def written(
-        self, space: Array, nodes: Array, chains: Array, keys: Array, eviction: Array | None, happens: Array
+        self,
+        space: Array,
+        nodes: Array,
+        found: Found,
+        chains: Array,
+        keys: Array,
+        eviction: Array | None,
+        happens: Array,
     ) -> "Tier":
         """The tier in which these nodes have chains of so many blocks.
 
         Args:
           space: engine, or 0 of a shared tier.
           nodes: all different where it `happens`, shape [some].
+          found: what it had of them.
           keys: places in the order of eviction, shape [some].
           eviction: a position in `EVICTIONS`; None: the places are final.
           happens: bool, shape [some].
         """
         count, rows, width = self.chain.shape[0], self.order.shape[1], self.order.shape[2]
         rowed, column = nodes // width, nodes % width
-        places, before = apart(lambda: (entry(self.order, space, rowed), entry(self.chain, nodes, space)), space >= 0)
+        places = found.places
         here = (jnp.arange(width, dtype=jnp.int32)[None, :] == column[:, None]) & happens[:, None]
         if eviction is not None:
             old = jnp.min(jnp.where(here, places, NEVER), axis=-1)
@@ -131,7 +159,7 @@ class Tier(NamedTuple):
             places = jnp.where(same & here[one][None, :], keys[one], places)
         # What does not happen is written beside the arrays.
         at, row = jnp.where(happens, nodes, count), jnp.where(happens, rowed, rows)
-        more = total_of(jnp.where(happens, chains - before, 0))
+        more = total_of(jnp.where(happens, chains - found.chain, 0))
         return self._replace(
             chain=_put(self.chain, (at, space), chains),
             used=_put(self.used, (space,), entry(self.used, space) + more),
@@ -143,15 +171,12 @@ class Tier(NamedTuple):
         """`changed_in`, `before` and `chain` of nodes, shape [some, engines] each."""
         return self.changed_in[nodes], self.before[nodes], self.chain[nodes]
 
-    def noted(self, space: Array, node: Array, picture: Array, happens: Array) -> "Tier":
-        """The tier before an eviction changes a node: routers go on with what it has now."""
-        changed, chain = apart(
-            lambda: (entry(self.changed_in, node, space), entry(self.chain, node, space)), space >= 0
-        )
-        newly = happens & (changed != picture)
+    def noted(self, space: Array, node: Array, found: Found, picture: Array, happens: Array) -> "Tier":
+        """The tier before an eviction changes a node: routers go on with what it has now, as was `found`."""
+        newly = happens & (found.changed_in[0] != picture)
         at = jnp.where(newly, node, self.chain.shape[0])
         return self._replace(
-            before=_put(self.before, (at, space), chain),
+            before=_put(self.before, (at, space), found.chain[0]),
             changed_in=_put(self.changed_in, (at, space), picture),
         )
 
@@ -164,10 +189,11 @@ class Tier(NamedTuple):
         key = entry(places, column)
         happens = (missing > 0) & (key < NEVER)
         node = jnp.minimum(row * places.shape[0] + column, self.chain.shape[0] - 1)
-        chain = apart(lambda: entry(self.chain, node, space), space >= 0)
-        tier = self.noted(space, node, picture, happens)
+        found = self.found(space, node[None])
+        chain = found.chain[0]
+        tier = self.noted(space, node, found, picture, happens)
         rest = chain - jnp.minimum(chain, missing)
-        tier = tier.written(space, node[None], rest[None], key[None], None, happens[None])
+        tier = tier.written(space, node[None], found, rest[None], key[None], None, happens[None])
         return tier, Evicted(happens, node, chain, key % depths)
 
 
@@ -204,9 +230,9 @@ class Tiers(NamedTuple):
         tiers = []
         for i, tier in enumerate(self.tiers):
             space = _space(rules, i, engine)
-            old = apart(functools.partial(entry, tier.chain, nodes, space), space >= 0)
-            new = jnp.where(rules.through[i], jnp.maximum(old, chains), old)
-            tiers.append(tier.written(space, nodes, new, keys, rules.eviction[i], happens & (new > 0)))
+            found = tier.found(space, nodes)
+            new = jnp.where(rules.through[i], jnp.maximum(found.chain, chains), found.chain)
+            tiers.append(tier.written(space, nodes, found, new, keys, rules.eviction[i], happens & (new > 0)))
         return Tiers(tuple(tiers), self.use + 1)
 
     def settled(self, rules: TierRules, engine: Array, above: Evicted, picture: Array, depths: int) -> "Tiers":
@@ -222,10 +248,11 @@ class Tiers(NamedTuple):
             space = _space(rules, i, engine)
             gets = above.happened & ~rules.through[i]
             node = above.node
-            one = tier.noted(space, node, picture, gets)
-            chain = jnp.maximum(apart(functools.partial(entry, one.chain, node, space), space >= 0), above.before)
+            found = tier.found(space, node[None])
+            one = tier.noted(space, node, found, picture, gets)
+            chain = jnp.maximum(found.chain, above.before)
             key = use * depths + above.depth
-            one = one.written(space, node[None], chain[None], key[None], rules.eviction[i], gets[None])
+            one = one.written(space, node[None], found, chain, key[None], rules.eviction[i], gets[None])
             one, above = one.evicted(space, rules.capacity[i], picture, depths)
             tiers.append(one)
             use = use + gets.astype(jnp.int32)

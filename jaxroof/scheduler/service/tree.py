@@ -89,7 +89,7 @@ class PrefixTree(NamedTuple):
     def place(self, engine: Engine, request: Array, isl: Array, target: Array) -> Place:
         """Blocks of a sequence that are in chains: what it finds there, and what a later one will find."""
         path = self.path_of(engine, request)
-        chains, users = self._read(lambda: (self._at(self.chain, path), self._at(self.users, path)))
+        chains, users = self._of(path)
         some = path.nodes[0] >= 0
         # Whole blocks, and never the whole prompt: its last token has to be computed.
         below = [] if self.tiers is None else self.tiers.chains(engine.tiers, path.inside, self.engine)
@@ -109,21 +109,32 @@ class PrefixTree(NamedTuple):
         loaded = loads(path.part(hit), chains, below)
         return found._replace(loads=loaded, load_time=load_time(engine.tiers, loaded * engine.size))
 
-    def entered(self, place: Place, event: Array, enters: Array, cuts: Array) -> "PrefixTree":
+    def entered(
+        self, place: Place, event: Array, enters: Array, cuts: Array, engine: Engine | None = None
+    ) -> "PrefixTree":
         """The tree after a sequence has taken hold of its nodes, if it `enters`; where it `cuts`, only its own blocks
         stay in them.
-        """
-        return self._where(enters, lambda tree: tree._entered(place, event, cuts))
 
-    def _entered(self, place: Place, event: Array, cuts: Array) -> "PrefixTree":
+        Args:
+          engine: None: there are no tiers, which are used too.
+        """
+
+        def changed(tree: "PrefixTree") -> "PrefixTree":
+            tree, chains = tree._entered(place, event, cuts)
+            return tree if engine is None else tree._written(engine, place.path, place.chained, chains)
+
+        # Its work is done where it happens alone, unless many services are simulated.
+        return jax.lax.cond(enters, changed, lambda tree: tree, self)
+
+    def _entered(self, place: Place, event: Array, cuts: Array) -> tuple["PrefixTree", Array]:
+        """The tree, and its chains of the path's nodes."""
         path = place.path
         part, held = path.part(place.chained), path.held(place.chained)
-        tree = self
+        tree, (chains, users) = self, self._of(path)
+        new = jnp.where(held, jnp.where(cuts, part, jnp.maximum(chains, part)), chains)
         for depth in range(path.nodes.shape[0]):
-            chain, users = tree._one(path, depth)
-            own = part[depth]
-            tree = tree._set(path, depth, jnp.where(cuts, own, jnp.maximum(chain, own)), users + 1, event, held[depth])
-        return tree
+            tree = tree._set(path, depth, new[depth], users[depth] + 1, event, held[depth])
+        return tree, new
 
     def ended(
         self, engine: Engine, request: Array, chained: Array, event: Array, ends: Array
@@ -134,19 +145,14 @@ class PrefixTree(NamedTuple):
           The tree; blocks that chains have grown by; blocks that nobody uses any more.
         """
         keep = keep_of(engine, request) // engine.size
-        tree, growth, idle = self._released(engine, request, chained, keep, event, ends)
-        if self.tiers is not None:
-            tree = tree.written(engine, self.path_of(engine, request), jnp.maximum(chained, keep), ends)
-        return tree, growth, idle
+        return self._released(engine, request, chained, keep, event, ends, uses_tiers=self.tiers is not None)
 
-    def written(self, engine: Engine, path: Path, blocks: Array, happens: Array) -> "PrefixTree":
-        """The tree whose tiers were used by an admission or an end of a sequence with so many blocks in chains."""
-        if self.tiers is None:
-            return self
-        return self._where(happens, lambda tree: tree._written(engine, path, blocks))
+    def _written(self, engine: Engine, path: Path, blocks: Array, chains: Array) -> "PrefixTree":
+        """The tree whose tiers were used by an admission or an end of a sequence with so many blocks in chains.
 
-    def _written(self, engine: Engine, path: Path, blocks: Array) -> "PrefixTree":
-        chains = self._read(lambda: self._at(self.chain, path))
+        Args:
+          chains: of the path's nodes, blocks, shape [depth]. Read again, XLA would copy them.
+        """
         tiers = given(self.tiers, "tiers").used(engine.tiers, self.engine, path.inside, chains, path.held(blocks))
         return self._replace(tiers=tiers)
 
@@ -171,13 +177,11 @@ class PrefixTree(NamedTuple):
     def _shortened(self, engine: Engine, request: Array, chained: Array) -> tuple["PrefixTree", Array]:
         path = self.path_of(engine, request)
         part, held = path.part(chained), path.held(chained)
-        tree, freed = self, jnp.int32(0)
+        tree, (chains, users) = self, self._of(path)
+        shorter = jnp.minimum(chains, part)
         for depth in range(path.nodes.shape[0]):
-            chain, users = tree._one(path, depth)
-            shorter = jnp.minimum(chain, part[depth])
-            tree = tree._set(path, depth, shorter, users, jnp.int32(0), held[depth])
-            freed = freed + jnp.where(held[depth], chain - shorter, 0)
-        return tree, freed
+            tree = tree._set(path, depth, shorter[depth], users[depth], jnp.int32(0), held[depth])
+        return tree, total_of(jnp.where(held, chains - shorter, 0))
 
     def evicted(self, missing: Array, engine: Engine | None = None) -> tuple["PrefixTree", Array]:
         """The tree without blocks of the node that is first in order, at most `missing`; their number.
@@ -218,52 +222,54 @@ class PrefixTree(NamedTuple):
             tree = tree._replace(tiers=self.tiers.settled(engine.tiers, self.engine, lost, picture, depths))
         return tree, taken
 
-    def _where(self, happens: Array, changed: Callable[["PrefixTree"], "PrefixTree"]) -> "PrefixTree":
-        """The tree `changed` if that `happens`: its work is done then alone, unless many services are simulated."""
-        return jax.lax.cond(happens, changed, lambda tree: tree, self)
-
     def _at(self, values: Array, path: Path) -> Array:
         """Values of the path's nodes in this engine, shape [depth]."""
         return values[path.inside, self.engine]
 
-    def _one(self, path: Path, depth: int) -> tuple[Array, Array]:
-        """Chain and users of one node of a path."""
-        node = path.inside[depth]
-        return self._read(lambda: (self.chain[node, self.engine], self.users[node, self.engine]))
+    def _of(self, path: Path) -> tuple[Array, Array]:
+        """Chains and users of the path's nodes in this engine, shape [depth] each."""
+        return self._read(lambda: (self._at(self.chain, path), self._at(self.users, path)))
 
     def _read(self, values: Callable[[], T]) -> T:
         """Entries of the arrays, read once."""
         return apart(values, self.engine >= 0)
 
     def _released(
-        self, engine: Engine, request: Array, chained: Array, keep: Array, event: Array, leaves: Array
+        self,
+        engine: Engine,
+        request: Array,
+        chained: Array,
+        keep: Array,
+        event: Array,
+        leaves: Array,
+        uses_tiers: bool = False,
     ) -> tuple["PrefixTree", Array, Array]:
         zero = jnp.int32(0)
-        return jax.lax.cond(
-            leaves,
-            lambda tree: tree._let_go(engine, request, chained, keep, event),
-            lambda tree: (tree, zero, zero),
-            self,
-        )
+
+        def let_go(tree: "PrefixTree") -> tuple["PrefixTree", Array, Array]:
+            tree, growth, idle, path, chains = tree._let_go(engine, request, chained, keep, event)
+            tree = tree._written(engine, path, jnp.maximum(chained, keep), chains) if uses_tiers else tree
+            return tree, growth, idle
+
+        return jax.lax.cond(leaves, let_go, lambda tree: (tree, zero, zero), self)
 
     def _let_go(
         self, engine: Engine, request: Array, chained: Array, keep: Array, event: Array
-    ) -> tuple["PrefixTree", Array, Array]:
+    ) -> tuple["PrefixTree", Array, Array, Path, Array]:
+        """The tree, blocks that chains have grown by and that nobody uses any more, and the path with its chains."""
         path = self.path_of(engine, request)
         blocks = jnp.maximum(chained, keep)
         part, held = path.part(blocks), path.held(blocks)
         before = path.held(chained)
-        tree, growth, idle = self, jnp.int32(0), jnp.int32(0)
+        tree, (chains, users) = self, self._of(path)
+        longer = jnp.where(held, jnp.maximum(chains, part), chains)
+        now = users - whole(before)
         for depth in range(path.nodes.shape[0]):
-            chain, users = tree._one(path, depth)
-            longer = jnp.maximum(chain, part[depth])
-            now = users - whole(before[depth])
-            tree = tree._set(path, depth, longer, now, event, held[depth])
-            growth = growth + jnp.where(held[depth], longer - chain, 0)
-            # Idle blocks: of a node that it was the last to hold all of them, of one that nobody held what is new.
-            newly = jnp.where(before[depth], longer, longer - chain)
-            idle = idle + jnp.where(held[depth] & (now == 0), newly, 0)
-        return tree, growth, idle
+            tree = tree._set(path, depth, longer[depth], now[depth], event, held[depth])
+        # Idle blocks: of a node that it was the last to hold all of them, of one that nobody held what is new.
+        newly = jnp.where(before, longer, longer - chains)
+        idle = total_of(jnp.where(held & (now == 0), newly, 0))
+        return tree, total_of(longer - chains), idle, path, longer
 
     def _set(self, path: Path, depth: int, chain: Array, users: Array, event: Array, happens: Array) -> "PrefixTree":
         """The tree with chain and users of one node, used by this event, if it `happens`."""

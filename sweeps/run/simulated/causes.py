@@ -19,8 +19,8 @@ from scipy.sparse.linalg import splu
 from jaxroof.batch import Traffic
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.struct import given
-from jaxroof.scheduler.service.event import Happening
 from jaxroof.scheduler.service.outcomes import next_instants
+from jaxroof.scheduler.service.record import Happening
 from jaxroof.scheduler.service.service import ServiceRun
 
 COMES, BEGINS, CLOCK, READY, AHEAD = range(5)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from jaxroof.batch import Timeline
-from jaxroof.scheduler.service.event import Happening
+from jaxroof.scheduler.service.record import Happening
 
 
 def timelines(records: Happening, engines: int) -> list[Timeline]:

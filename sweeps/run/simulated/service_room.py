@@ -15,7 +15,10 @@ from sweeps.run.simulated.simulation import size_for
 FEW = 20_000
 """Requests to engines of 64 slots that end before their program would be optimised: 1 to 3 s, and 60 us for each."""
 
-PIECE = 0.25
+TOGETHER = 32
+"""Decode steps with drafts that an iteration makes at most."""
+
+PIECE = 0.5
 """Iterations per request between two looks at how far a service is: what is left of the last piece is idle."""
 
 LONGEST_PIECE = 200_000
@@ -52,6 +55,7 @@ def room_of(traffic: Traffic, policy: Policy, engines: int, pools: bool, routes:
         nodes=nodes,
         turns=_most_followers(traffic),
         pools=pools,
+        together=TOGETHER,
         tiers=routes.tiers.capacity.shape[1] if nodes and routes.tiers is not None else 0,
     )
     return Room(shape, size, requests, _weight(requests, size) <= FEW)

@@ -339,7 +339,8 @@ def _places(scenario: Scenario, also: Sequence[Pool]) -> list[tuple[Any, Any, An
 
 def _duration(one: Steps, price: Any, faster: Sequence[Any]) -> Any:
     """s of some steps of an engine, with the cache that is moved and loaded before them."""
-    first, last = step_times(price, one.work)
+    each = step_times(price, one.work)
+    first, last = each[0], each[-1]
     slope = jnp.where(one.decodes > 0.0, (last - first) / jnp.maximum(one.work.most - 1.0, 1.0), 0.0)
     time = one.number * first + slope * (0.5 * one.number * (one.number - 1.0))
     loading = one.loading
