@@ -32,7 +32,7 @@ does.
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxroof.numerics.arrays import entry, jnp
 from jaxroof.numerics.struct import Array
@@ -323,6 +323,14 @@ def _space(rules: TierRules, tier: int, engine: Array) -> Array:
     return jnp.where(rules.shared[tier], 0, engine)
 
 
-def _put(values: Any, index: tuple[Array, ...], new: Array) -> Array:
-    """An array with new entries; places behind its end are none of it."""
-    return values.at[index].set(new, mode="drop", wrap_negative_indices=False)
+def _put(values: Array, index: tuple[Array, ...], new: Array) -> Array:
+    """An array with new entries; places behind its end are none of it.
+
+    Several are put one after the other: a kernel cannot scatter to several places.
+    """
+    several = next((len(part) for part in index if jnp.ndim(part)), None)
+    for one in range(1 if several is None else several):
+        place = tuple(part[one] if jnp.ndim(part) else part for part in index)
+        entry_of = new if several is None else new[one]
+        values = values.at[place].set(entry_of, mode="drop", wrap_negative_indices=False)
+    return values
