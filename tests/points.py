@@ -272,6 +272,7 @@ def deployment(draw: Draw, compute: str = "bf16", **given) -> Deployment:
         memory_of_free=draw.pick(0, 1),
         max_batched_tokens=draw.log(512, 16384),
         prefetched=np.ones(draw.n),
+        lookup_time=1e-5 * np.ones(draw.n),
     )
     return dataclasses.replace(drawn, **given)
 

@@ -27,3 +27,4 @@ from jaxroof.deployment.parallelism import splits_requests as splits_requests
 from jaxroof.deployment.parallelism import splits_tokens as splits_tokens
 from jaxroof.deployment.parallelism import stage_devices as stage_devices
 from jaxroof.deployment.parallelism import token_groups as token_groups
+from jaxroof.deployment.parallelism import with_degrees_of_one as with_degrees_of_one

@@ -175,6 +175,12 @@ def dense_copies(deployment: Parallelism) -> Scalar:
 AnyParallelism = TypeVar("AnyParallelism", bound=Parallelism)
 
 
+def with_degrees_of_one(deployment: AnyParallelism) -> AnyParallelism:
+    """A deployment with pipeline stages and groups of requests of 1 in place of none, which costs the same."""
+    ones: dict[str, Any] = {name: 1.0 for name in ("pp", "attention_dp") if getattr(deployment, name) is None}
+    return dataclasses.replace(deployment, **ones)
+
+
 def on_one_device(deployment: AnyParallelism) -> AnyParallelism:
     """The same replica whole on one device."""
     # A degree of None is 1, so all axes inside the replica collapse; `dp` stays as it is.

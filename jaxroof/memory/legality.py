@@ -94,7 +94,7 @@ def _group_rules(model: Model, deployment: Deployment) -> Iterator[Rule]:
             deployment.drafts <= 0.0,
             lambda: (
                 f"drafts = {deployment.drafts:g}, but the model has no multi-token-prediction head and no draft model: "
-                "give --draft, or --drafter ngram"
+                "name a draft model, or let drafter be ngram"
             ),
         )
     if deployment.offloaded is not None:

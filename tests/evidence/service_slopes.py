@@ -7,6 +7,7 @@ ones over -10 % and +10 % together, which decisions move.
 
 import argparse
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,10 +117,11 @@ def compared(words: dict[str, Any], requests: int, changes: bool = True) -> Comp
     return Compared(causes.unknown, len(causes.steps), float(np.max(differences)), median)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.evidence.service_slopes", description=__doc__)
     parser.add_argument("-n", type=int, default=100, help="requests of every case")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     table = Table(title=f"{len(METRICS)} metrics of {options.n} requests, Llama-3.1-8B on H100-SXM")
     for heading in ("case", "steps", "instants without a cause", "largest difference", "median, over a tenth"):
         table.add_column(heading, justify="left" if heading == "case" else "right")

@@ -146,7 +146,12 @@ MATRIX = [
     ("dense", {"attention_dp": 1}, None),
     ("dense", {"attention_dp": 2}, "attention_dp = 2, but the model has no experts to share: use dp"),
     ("dense", {"drafts": 0}, None),
-    ("dense", {"drafts": 2}, "drafts = 2, but the model has no multi-token-prediction head and no draft model"),
+    (
+        "dense",
+        {"drafts": 2},
+        "drafts = 2, but the model has no multi-token-prediction head and no draft model: "
+        "name a draft model, or let drafter be ngram",
+    ),
     ("dense", {"sequence_parallel": True, "tp": 8}, None),
     ("dense", {"overlap": "two_batch", "reserved_cores": 0.15}, None),
     (

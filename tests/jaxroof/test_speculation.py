@@ -131,7 +131,7 @@ def test_without_drafts_a_step_is_the_model_s(dense, pair, chip):
 def test_what_cannot_be_drafted(dense, pair, chip):
     assert broken_rule(chip, dense, Deployment(drafts=2.0)) == (
         "drafts = 2, but the model has no multi-token-prediction head and no draft model: "
-        "give --draft, or --drafter ngram"
+        "name a draft model, or let drafter be ngram"
     )
     assert broken_rule(chip, pair, Deployment(drafts=3.0, tree=(2.0, 2.0))) == (
         "drafts = 3 exceeds the 2 depths of the tree"

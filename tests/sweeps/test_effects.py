@@ -11,6 +11,7 @@ from hwspaces import quantity
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.colocated import Colocated
 from jaxroof.jobs.composition import Requests
+from jaxroof.jobs.scenario import Pool
 from jaxroof.training import Training
 from sweeps.ask.cases import case, model_deployment
 from sweeps.ask.deployments import with_settings
@@ -53,6 +54,7 @@ USED = {
     "deployment.drafter": ("ngram", DENSE, {"drafts": 2}),
     "deployment.match": (0.5, DENSE, {"drafts": 2, "drafter": "ngram"}),
     "deployment.lookup_time": (1e-4, DENSE, {"drafts": 2, "drafter": "ngram"}),
+    "policy.decode_sequences": (8.0, DENSE, {}),
     "policy.swap_time": (1e-6, DENSE, {}),
     "policy.graph_limit": (64.0, DENSE, {}),
 }
@@ -83,6 +85,16 @@ def scenario(model: str, settings: dict, work) -> Scenario:
     )
 
 
+def pooled(found: Scenario) -> Scenario:
+    """The scenario with a pool for prompts."""
+    pool = Pool(hardware=found.hardware, deployment=found.deployment, efficiency=found.efficiency)
+    return dataclasses.replace(found, prefill=pool)
+
+
+WITH = {"policy.decode_sequences": pooled}
+"""Leaf -> the scenario in which it has an effect, of one without."""
+
+
 def said(path: str, found: Scenario, beside: dict) -> str:
     """What a setting is refused with; "" where it is not."""
     try:
@@ -100,12 +112,13 @@ def test_a_setting_is_refused_where_it_changes_nothing_and_nowhere_else(path):
     work, used = WORK.get(path, (Requests(batch=1.0, isl=8.0, osl=8.0, cached=0.0), {}))
     beside = {path: (value,)} if root == "policy" else {}
 
-    def asked(model: str, settings: dict, work, extra: dict) -> str:
+    def asked(model: str, settings: dict, work, extra: dict, place=lambda found: found) -> str:
         own = settings | ({name: value} if root == "deployment" else {})
         work = dataclasses.replace(work, **({name: value} if root == "workload" else {}))
-        return said(path, scenario(model, own, work), beside | extra)
+        return said(path, place(scenario(model, own, work)), beside | extra)
 
-    assert asked(model, settings, dataclasses.replace(work, **used), BESIDE.get(path, {})) == ""
+    here = WITH.get(path, lambda found: found)
+    assert asked(model, settings, dataclasses.replace(work, **used), BESIDE.get(path, {}), here) == ""
     useless = STATES if path in ("deployment.kv_bytes", "deployment.block_tokens") else DENSE
     refusal = asked(useless, {}, work, {})
     assert refusal.startswith(f"{path} = ") and refusal.endswith(f" has no effect here: it needs {NEEDS[path].words}")

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxroof.batch import QUEUES, Batch, Decode, Policy, Prefill, Served, Timeline, Traffic
+from jaxroof.deployment import with_degrees_of_one
 from jaxroof.jobs import Scenario
 from jaxroof.jobs.scenario import Pool
 from jaxroof.numerics.arrays import eager, jax
@@ -285,8 +286,7 @@ def _priced(scenario: Scenario, size: Any) -> Priced:
     stacked = drafting_tables(place, scenario.workload, size, 1)
     tables = jax.tree.map(lambda leaf: np.asarray(leaf)[0], stacked)
     # Degrees of 1 in place of none change no number of a price, so that layouts share a program.
-    ones: dict[str, Any] = {name: 1.0 for name in ("pp", "attention_dp") if getattr(scenario.deployment, name) is None}
-    alike = dataclasses.replace(scenario, deployment=dataclasses.replace(scenario.deployment, **ones))
+    alike = dataclasses.replace(scenario, deployment=with_degrees_of_one(scenario.deployment))
     price, used = prices_of(alike, tables, size)
     policy, encode = scenario.workload.policy, scenario.workload.traffic.encode
     with eager():
