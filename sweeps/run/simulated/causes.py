@@ -19,6 +19,7 @@ from scipy.sparse.linalg import splu
 from jaxroof.batch import Traffic
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.struct import given
+from jaxroof.scheduler.outcomes import first, last
 from jaxroof.scheduler.service.outcomes import next_instants
 from jaxroof.scheduler.service.record import Happening
 from jaxroof.scheduler.service.service import ServiceRun
@@ -105,9 +106,9 @@ class Causes:
         self._ended = np.full(self._count, -1)
         self._ended[order] = np.where(inside & (latest >= 0), order[np.maximum(latest, 0)], -1)
         # And the first iteration of its instant.
-        first = np.maximum.accumulate(np.where(self._began[order] | ~same, np.arange(self._count), 0))
+        begins = np.maximum.accumulate(np.where(self._began[order] | ~same, np.arange(self._count), 0))
         self._instant = np.empty(self._count, int)
-        self._instant[order] = order[first]
+        self._instant[order] = order[begins]
 
     def _known(self) -> None:
         """Iterations at which things happened to every request; -1: they never did."""
@@ -118,16 +119,13 @@ class Causes:
         self._complete = np.maximum(self._last(records.produced), self._last(records.accepted))
 
     def _first(self, events: np.ndarray) -> np.ndarray:
-        places = np.flatnonzero(np.asarray(events) >= 0)
-        found = np.full(self._requests, -1)
-        found[np.asarray(events)[places][::-1]] = places[::-1]
-        return found
+        with eager():
+            found = np.asarray(first(np.asarray(events, int), self._requests))
+        return np.where(found < self._count, found, -1)
 
     def _last(self, events: np.ndarray) -> np.ndarray:
-        places = np.flatnonzero(np.asarray(events) >= 0)
-        found = np.full(self._requests, -1)
-        found[np.asarray(events)[places]] = places
-        return found
+        with eager():
+            return np.asarray(last(np.asarray(events, int), self._requests))
 
     # 2. Causes of every kind of time.
 
@@ -200,8 +198,8 @@ class Causes:
         causes = np.empty(len(request), int)
         for place, (at, *ends) in enumerate(zip(self.transfers, self.sender, self.receiver, strict=True)):
             # The latest of the engine's clock and of the caches that the two engines' links carried last.
-            last = [busy[end] for end in ends if end in busy]
-            latest = max(last, key=lambda k: ready[k], default=-1)
+            before = [busy[end] for end in ends if end in busy]
+            latest = max(before, key=lambda k: ready[k], default=-1)
             causes[place] = TIMES * latest + READY if latest >= 0 and ready[latest] > high[at] else TIMES * at + CLOCK
             busy |= dict.fromkeys(ends, int(at))
         self._because(READY, self.transfers, causes)
@@ -276,8 +274,8 @@ class Causes:
         tied = there[(cause[there] >= 0) & (waited[there] >= 0.0) & (waited[there] <= pace[there])]
         tied = tied[ties & (pace[tied] > 0.0) & (self._ended[tied] >= 0)]
         # The first one of every instant counts.
-        _, first = np.unique(self._instant[tied], return_index=True)
-        tied = tied[np.sort(first)]
+        _, earliest = np.unique(self._instant[tied], return_index=True)
+        tied = tied[np.sort(earliest)]
         free = np.setdiff1d(there, tied, assume_unique=True)
         self._because(CLOCK, free, TIMES * free + BEGINS)
         # The end of the step is what came, and a share of the step: the mean of those that ended here.
@@ -355,8 +353,8 @@ class Causes:
         found = (self._lasting.T @ causes).T
         # Requests were sent before they came.
         found[:, self._delay] -= np.sum(of_requests["arrival"], axis=1)
-        steps, last = len(self.steps), self._delay
-        return Durations(found[:, :steps] + of_steps, found[:, steps:last], found[:, last], found[:, last + 1])
+        steps, delay = len(self.steps), self._delay
+        return Durations(found[:, :steps] + of_steps, found[:, steps:delay], found[:, delay], found[:, delay + 1])
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -70,6 +70,7 @@ class Trace(NamedTuple):
     records: Happening
     size: Size
     kinds: np.ndarray  # of every engine, a position among the kinds of replicas
+    policies: list[Policy]  # of every kind
 
 
 def kinds(scenario: Scenario, also: Sequence[Pool] = (), prefill_policy: Policy | None = None) -> list[EngineKind]:
@@ -126,6 +127,7 @@ class Prepared:
     blocks: list[float]  # of KV cache of every engine, without those that fill the room
     numbers: np.ndarray  # kind of every engine, shape [engines]
     priced: list["Priced"]  # of every kind
+    policies: Policy  # of every engine, leaves of shape () or [engines]
     words: dict[str, Any]  # of `jaxroof.scheduler.service.service.begin`
 
     def served(self, traffic: Traffic, progress: Callable[[int, int], None] = lambda done, requests: None) -> Serviced:
@@ -138,9 +140,8 @@ class Prepared:
             host = self.engines[0].scenario.efficiency.host.request_time
             price = priced[0].eager if waits_for_steps(roles[0], policy) else None
             delay = np.float64(request_delay(roles, price, traffic, policy, self.blocks[0], host))
-        policies = jax.tree.map(lambda leaf: _of_each(leaf, self.numbers), _policies(self.engines))
         held = np.array(self.blocks + [0.0] * (shape.engines - count))
-        run = _begun(shape)(padded(traffic, most), policies, held, {**self.words, "delay": delay})
+        run = _begun(shape)(padded(traffic, most), self.policies, held, {**self.words, "delay": delay})
         go = _program(tuple(one.price for one in priced), tuple(one.drafts for one in priced), shape, short)
         state, records, used = run.state, [], jax.device_put([one.used for one in priced])
         for _ in range(int(PIECES / PIECE) * max(requests // LONGEST_PIECE, 1)):
@@ -158,15 +159,15 @@ class Prepared:
             served, places = jax.tree.map(lambda values: values[:requests], found)
             served = with_first_time(served, traffic, policy)
         replicas = None if together.replicas is None else together.replicas[_evaluated(together)]
-        trace = Trace(at_end, together, self.room.size, self.numbers) if shape.traced else None
+        own = [kind.scenario.workload.policy for kind in self.engines]
+        trace = Trace(at_end, together, self.room.size, self.numbers, own) if shape.traced else None
         over_time = timelines(together, count)
         return Serviced(served, places, over_time, self.blocks, roles, len(together.engine), replicas, trace)
 
 
 def prepared(engines: Sequence[EngineKind], routes: Routes, room: Room | None = None) -> Prepared:
     """A service that is to be simulated, once or more often; arguments as of `serviced`."""
-    work = engines[0].scenario.workload
-    traffic, policy = work.traffic, work.policy
+    traffic, policy = engines[0].scenario.workload.traffic, engines[0].scenario.workload.policy
     room = room_for(engines, routes) if room is None else room
     shape = room.shape
     with eager():
@@ -192,7 +193,8 @@ def prepared(engines: Sequence[EngineKind], routes: Routes, room: Room | None = 
         "admission": admission,
         "encoders": _encoders(routes),
     }
-    return Prepared(engines, routes, room, each, numbers, priced, words)
+    policies = jax.tree.map(lambda leaf: _of_each(leaf, numbers), _policies(engines))
+    return Prepared(engines, routes, room, each, numbers, priced, policies, words)
 
 
 def _policies(engines: Sequence[EngineKind]) -> Policy:

@@ -239,10 +239,10 @@ def _by_places(
     """Derivatives of metrics by every number of every kind's place, leaves of shape [metrics, ...]."""
     traffic, policy = scenario.workload.traffic, scenario.workload.policy
     places = jax.tree.map(lambda number: np.asarray(number, float), _places(scenario, also))
-    beside = policy.acceptance, policy.hidden_host
     most = limits(trace.size)
     by_place = []
-    for place, some in zip(places, steps, strict=True):
+    for place, some, own in zip(places, steps, trace.policies, strict=True):
+        beside = own.acceptance, own.hidden_host
         stacked = drafting_tables(place, scenario.workload, trace.size, 1)
         tables = jax.tree.map(lambda leaf: np.asarray(leaf)[0], stacked)
         of_tables, of_place = _step_slopes()(tables, place, some, beside, traffic.encode, most, routes.tier_names)

@@ -1,13 +1,14 @@
 """Sensitivities of a simulated service: elasticities of latencies and rates of one stream of requests."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxroof.jobs import JOBS, Scenario
-from jaxroof.jobs.serve import Service, serving_metrics
+from jaxroof.jobs.serve import serving_metrics
 from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.smooth import SHARPNESS
 from jaxroof.numerics.struct import Scalar, struct
@@ -16,7 +17,7 @@ from sweeps.ask.leaves import leaf_unit
 from sweeps.run.points import scenario_at
 from sweeps.run.precision import precision
 from sweeps.run.simulated.routes import Routes
-from sweeps.run.simulated.service import EngineKind, Serviced, kinds, room_for, serviced
+from sweeps.run.simulated.service import EngineKind, Serviced, room_for, serviced
 from sweeps.run.simulated.simulation import unfinished
 from sweeps.run.simulated.slopes import slopes
 from sweeps.run.simulated.spec import ServeSpec
@@ -24,6 +25,7 @@ from sweeps.serving.run import Setup, setup, unfinished_note
 from sweeps.studies.sensitivity.knobs import Knob, knobs, without_elasticity
 from sweeps.studies.sensitivity.point import Sensitivities, chosen, known_metrics, require_some
 from sweeps.studies.sensitivity.turns import Turn, turned_values, turns
+from workloads.streams.streams import mean_rate, with_rate
 
 REQUESTS = 200
 """Requests that are simulated where nobody says how many."""
@@ -79,7 +81,8 @@ def sensitivity_of_serve(
     turned = (*plain, *sizes)
     require_some(turned)
     with precision("float64"), chosen(exponent):
-        found, values = _simulated(prepared, scenario)
+        here = _moved(prepared, scenario)
+        found, values = _simulated(here)
         # Without a choice of metrics, those that are 0 are left out: they have no elasticity.
         known = [name for name, value in values.items() if metrics is not None or value > 0.0]
         names = known_metrics("serve", known, metrics)
@@ -89,7 +92,7 @@ def sensitivity_of_serve(
             knobs=turned,
             left_out=without_elasticity(scenario, own) if own or wanted is None else {},
             metrics=values,
-            elasticities=_elasticities(prepared, scenario, found, values, plain, len(sizes)),
+            elasticities=_elasticities(here, found, values, plain, len(sizes)),
             bounds={},
             smoothing=SHARPNESS if exponent is None else exponent,
         )
@@ -112,13 +115,8 @@ def sensitivity_of_serve(
 
 def _rate(prepared: Setup) -> float | None:
     """Requests/s of all replicas, from the intervals of those that are simulated; None: clients send them."""
-    traffic = prepared.replica.traffic
-    if traffic.clients is not None:
-        return None
-    arrivals = np.asarray(traffic.arrival)
-    arrivals = arrivals[np.isfinite(arrivals)]
-    span = float(np.max(arrivals) - np.min(arrivals))
-    return _parts(prepared) * (len(arrivals) - 1) / span if span > 0.0 else None
+    rate = _parts(prepared) * mean_rate(prepared.replica.stream)
+    return None if prepared.replica.clients is not None or not math.isfinite(rate) else rate
 
 
 def _parts(prepared: Setup) -> int:
@@ -126,38 +124,34 @@ def _parts(prepared: Setup) -> int:
     return prepared.replicas if prepared.routes is None else 1
 
 
-def _simulated(prepared: Setup, scenario: Scenario) -> tuple[Serviced, dict[str, float]]:
-    """A simulation of a scenario whose workload is the stream's rate, and its metrics."""
-    routes = Routes() if prepared.routes is None else prepared.routes
-    served = _of_service(prepared, scenario)
-    pools = [kind.pool for kind in prepared.also]
-    engines = (
-        [EngineKind(served, 1, WHOLE)] if prepared.routes is None else kinds(served, pools, prepared.prefill_policy)
-    )
+def _moved(prepared: Setup, scenario: Scenario) -> Setup:
+    """The setup of a scenario whose workload is the stream's rate, which the times of its requests follow."""
+    replica, rate = prepared.replica, scenario.workload.rate
+    if rate is not None:
+        replica = dataclasses.replace(replica, stream=with_rate(replica.stream, rate / _parts(prepared)))
+    return dataclasses.replace(prepared, case=dataclasses.replace(prepared.case, scenario=scenario), replica=replica)
+
+
+def _simulated(given: Setup) -> tuple[Serviced, dict[str, float]]:
+    """A simulation and its metrics."""
+    engines = [EngineKind(given.scenario, 1, WHOLE)] if given.routes is None else given.kinds
+    routes, work = _routes(given), given.scenario.workload
     found = serviced(engines, routes, room=room_for(engines, routes, traced=True))
-    work = served.workload
     with eager():
         metrics = serving_metrics(found.served, found.timelines, work.traffic, found.blocks, work.objective)
     return found, {name: float(value) for name, value in metrics.items()}
 
 
-def _of_service(prepared: Setup, scenario: Scenario) -> Scenario:
-    """The scenario with its requests, whose times follow its rate."""
-    traffic, rate = prepared.replica.traffic, scenario.workload.rate
-    if rate is not None:
-        traffic = dataclasses.replace(traffic, arrival=np.asarray(traffic.arrival) * (_rate(prepared) / rate))
-    work = Service(traffic=traffic, policy=prepared.policy, objective=prepared.replica.objective(prepared.objective))
-    return dataclasses.replace(scenario, workload=work)
+def _routes(given: Setup) -> Routes:
+    return Routes() if given.routes is None else given.routes
 
 
 def _elasticities(
-    prepared: Setup, scenario: Scenario, found: Serviced, values: dict[str, float], plain: Sequence[Knob], sizes: int
+    given: Setup, found: Serviced, values: dict[str, float], plain: Sequence[Knob], sizes: int
 ) -> dict[str, np.ndarray]:
     """Elasticities of metrics in knobs, and in sizes, which have none."""
-    routes = Routes() if prepared.routes is None else prepared.routes
-    also = [kind.pool for kind in prepared.also]
-    paths = [knob.path for knob in plain]
-    by_metric = slopes(found, _of_service(prepared, scenario), tuple(values), paths, routes, also)
+    paths, also = [knob.path for knob in plain], [kind.pool for kind in given.also]
+    by_metric = slopes(found, given.scenario, tuple(values), paths, _routes(given), also)
     return {
         name: np.array([*by_metric[name].values(), *[0.0] * sizes]) / (value if value > 0.0 else np.nan)
         for name, value in values.items()
@@ -192,7 +186,7 @@ def _neighbours(sizes: Sequence[Knob]) -> np.ndarray:
 def _turned(prepared: Setup, scenario: Scenario, knob: Knob, value: float) -> dict[str, float] | None:
     """Metrics with a knob turned to a value; None where that cannot be simulated."""
     if knob.path not in SIZES:
-        return _simulated(prepared, scenario_at(scenario, [{knob.path: value}]))[1]
+        return _simulated(_moved(prepared, scenario_at(scenario, [{knob.path: value}])))[1]
     part, _, name = knob.path.rpartition(".")
     field = part.partition(".")[0]
     settings: dict[str, Any] = {field: {**getattr(prepared.spec, field), name: int(value)}}
@@ -201,4 +195,4 @@ def _turned(prepared: Setup, scenario: Scenario, knob: Knob, value: float) -> di
         other = setup(asked)
     except ValueError:  # such as clients that cannot be shared evenly
         return None
-    return _simulated(other, dataclasses.replace(other.case.scenario, workload=scenario.workload))[1]
+    return _simulated(other)[1]
