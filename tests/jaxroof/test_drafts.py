@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -58,23 +59,42 @@ def simulated(cases: list) -> list:
     return [jax.tree.map(lambda leaf, place=place: leaf[place], found) for place in range(len(cases))]
 
 
-def test_every_request_of_an_engine_is_served_as_by_the_plain_simulator():
-    """Among them every kind of event: they are of one structure, so that they share a program."""
+def agreed(number: int, own: Callable[[int], PlainDrafts]) -> list:
+    """What the plain simulator makes of so many engines with drafts, after the compiled one was found to agree.
+
+    They are of one structure, so that they share a program.
+
+    Args:
+      own: drafts by seed.
+    """
     chosen: list = []
     for seed in itertools.count():
         found = case(seed)
         if found[1].queue == "fcfs" and math.isinf(found[1].max_waiting):
-            chosen.append((*found, random_drafts(seed, MOST)))
-        if len(chosen) == ENGINE_CASES:
+            chosen.append((*found, own(seed)))
+        if len(chosen) == number:
             break
     with precision("float64"):
         found = simulated(chosen)
     right = [serve(tabulated_price, *given, drafts=own) for *given, own in chosen]
     for index, (outcome, (mine, _)) in enumerate(zip(right, found, strict=True)):
         compared(outcome, mine, 1e-9, f"case {index}")
+    return right
+
+
+def test_every_request_of_an_engine_is_served_as_by_the_plain_simulator():
+    """Among them every kind of event."""
+    limits: list = []
+
+    def own(seed: int) -> PlainDrafts:
+        drawn = random_drafts(seed, MOST)
+        limits.append(drawn.limit)
+        return drawn
+
+    right = agreed(ENGINE_CASES, own)
     kinds = ("right", "preempted", "preempted_partial", "evicted", "swapped_in")
     assert all(sum(one.counts[kind] > 0 for one in right) >= 3 for kind in kinds)
-    assert sum(math.isfinite(own.limit) for *_, own in chosen) > 50
+    assert sum(map(math.isfinite, limits)) > 50
 
 
 @pytest.mark.parametrize("pools", [False, True])

@@ -1,18 +1,12 @@
 """Drafts with tables of acceptance, lengths by the batch and look-ups, against the plain simulators."""
 
-import itertools
-import math
-
 import pytest
 
 from sweeps.run.precision import precision
-from tests.jaxroof.test_drafts import MOST
-from tests.jaxroof.test_drafts import simulated as engine_outcomes
-from tests.jaxroof.test_scheduler import compared
+from tests.jaxroof.test_drafts import MOST, agreed
 from tests.jaxroof.test_service import ENGINES, difference, simulated
-from tests.oracle.serving import serve, serve_service
-from tests.oracle.serving.random_engines import case as engine_case
-from tests.oracle.serving.random_engines import random_drafts, random_ways, tabulated_price
+from tests.oracle.serving import serve_service
+from tests.oracle.serving.random_engines import random_drafts, random_ways
 from tests.oracle.serving.random_services import case
 
 pytestmark = pytest.mark.xdist_group("drafts")
@@ -33,18 +27,7 @@ def test_every_request_of_a_service_is_served_as_by_the_plain_simulator(pools):
 
 
 def test_every_request_of_an_engine_is_served_as_by_the_plain_simulator():
-    chosen: list = []
-    for seed in itertools.count():
-        found = engine_case(seed)
-        if found[1].queue == "fcfs" and math.isinf(found[1].max_waiting):
-            chosen.append((*found, random_ways(seed, random_drafts(seed, MOST))))
-        if len(chosen) == ENGINE_CASES:
-            break
-    with precision("float64"):
-        found = engine_outcomes(chosen)
-    right = [serve(tabulated_price, *given, drafts=own) for *given, own in chosen]
-    for index, (outcome, (mine, _)) in enumerate(zip(right, found, strict=True)):
-        compared(outcome, mine, 1e-9, f"case {index}")
+    agreed(ENGINE_CASES, lambda seed: random_ways(seed, random_drafts(seed, MOST)))
 
 
 def test_random_ways_change_what_is_right():
