@@ -232,6 +232,7 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
         value_width=attention.value_dim,
         kv_bytes=deployment.kv_bytes,
         causal=seen.causal,
+        slots=None if attention.selection is None else attention.selection.tokens,
     )
     kernels = attention_kernels("prefill_attention", deployment, shape, count)
     # Ring attention sends keys and values as they are computed, before the cache's format.
@@ -262,6 +263,7 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
         key_width=attention.head_dim,
         value_width=attention.value_dim,
         kv_bytes=deployment.kv_bytes,
+        slots=None if attention.selection is None else attention.selection.tokens,
     )
     kernels = attention_kernels("decode_attention", deployment, shape, count)
     # Each device has partial outputs of its share of the keys; softmax statistics let them be added (log-sum-exp),

@@ -211,6 +211,7 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
         value_width=attention.latent,
         kv_bytes=deployment.kv_bytes,
         latent=True,
+        slots=seen.limit,
     )
     kernel = fused_attention(f"{phase}_attention", deployment, shape, count)
     # One small matrix per head: rows are tokens times heads.

@@ -7,7 +7,7 @@ from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum, positive_part
 from jaxroof.numerics.struct import Array, Scalar, static, struct
-from jaxroof.op import Kernel, Ops, in_phase, with_role
+from jaxroof.op import ChoiceShape, Kernel, Ops, ScoreShape, in_phase, with_role
 
 
 @struct
@@ -182,19 +182,30 @@ def indexer_ops(
         # The indexer scores all cached keys, so it stays quadratic; it is cheap by narrow heads and 8-bit keys.
         pairs = runs * part.sequences * attended_pairs(new, past, Sight(limit=None, kind=None))
         keys = runs * (part.tokens + part.past)
-        ops |= _choice("prefill", selection, runs * part.tokens / cp, pairs / cp, keys, count)
+        ops |= _choice("prefill", selection, part.sequences, runs * part.tokens / cp, pairs / cp, keys, count)
     if batch.decode is not None:
         part = batch.decode
         queries = runs * part.sequences * tokens_per_sequence(deployment)
         pairs = queries * mean_length(part.context, part.sequences) / cp
-        ops |= _choice("decode", selection, queries, pairs, runs * part.context / cp, count)
+        ops |= _choice("decode", selection, part.sequences, queries, pairs, runs * part.context / cp, count)
     return with_role(ops, "indexer")
 
 
-def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cached: Scalar, count: Scalar) -> Ops:
-    """Scores of `queries` queries over `cached` cached tokens, and the choice of the best."""
+def _choice(
+    part: str, selection: Selection, sequences: Scalar, queries: Scalar, pairs: Scalar, cached: Scalar, count: Scalar
+) -> Ops:
+    """Scores of `queries` queries of all sequences over `cached` cached tokens, and the choice of the best."""
     compute = selection.weights.compute
     scores = pairs / selection.stride
+    there = jnp.where(sequences > 0.0, sequences, 1.0)
+    shape = ScoreShape(
+        sequences=sequences,
+        queries=queries / there,
+        keys=cached / (there * selection.stride),
+        pairs=scores / there,
+        heads=selection.heads,
+        width=selection.head_dim,
+    )
     scoring = Kernel(
         kind=f"{part}_attention",
         precision=compute,
@@ -205,9 +216,18 @@ def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cac
         vector_flops=SCORE_FLOPS * scores * selection.heads,
         # Block-sparse selection scores one pooled key per `stride` tokens.
         bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + scores * SCORE_BYTES,
+        shape=shape,
     )
-    top_k = elementwise(
-        scores, reads=TOP_K_PASSES, writes=0.0, element_bytes=SCORE_BYTES, flops=TOP_K_PASSES, count=count
+    top_k = Kernel(
+        kind="elementwise",
+        count=count,
+        kernels=launched(queries),
+        vector_flops=scores * TOP_K_PASSES,
+        bytes=scores * TOP_K_PASSES * SCORE_BYTES,
+        # One row per query; blocks of tokens and pools are chosen as a whole.
+        shape=ChoiceShape(
+            rows=queries, width=scores / jnp.where(queries > 0.0, queries, 1.0), kept=selection.tokens / selection.stride
+        ),
     )
     return in_phase({f"{part}_index_scores": scoring, f"{part}_index_top_k": top_k}, part)
 

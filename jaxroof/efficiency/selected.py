@@ -1,0 +1,99 @@
+"""Time of attention to listed keys: each query gathers the rows of the cache that were chosen for it."""
+
+from jaxroof.efficiency.hull import Hull
+from jaxroof.efficiency.timing import (
+    Constants,
+    Spread,
+    Timing,
+    clock_cycles,
+    factor,
+    fixed_time,
+    joined,
+    on_cores,
+    reached,
+)
+from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
+from jaxroof.layers.linear import LOW_PRECISIONS
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import maximum, positive_part
+from jaxroof.numerics.struct import Scalar, number, part, share, static, struct
+from jaxroof.op import Kernel, cached_width, kernel_precision
+from jaxroof.units import unit_time
+
+WIDE_BYTES = 2.0
+"""B per element as such kernels multiply it; a narrower cache is converted on the way."""
+
+
+@struct
+class SelectedKernel:
+    """Constants of one class of kernels of attention to listed keys."""
+
+    launch_cycles: Scalar = clock_cycles("clock cycles per run", "launches inside a graph of it and the kernels around")
+    launch_time: Scalar = fixed_time("time per run that no clock shortens")
+    matrix: Scalar = reached("share of the matrix peak")
+    least_rows: Scalar = number("1", "query heads of a KV head that are multiplied at least", "others are zeros", most=1e4)
+    padded: Scalar = share("share of a list's empty slots that is multiplied all the same", zero=True)
+    tail: Scalar = factor("times of one query's time on one core, which no number of cores shortens")
+    gather: Scalar = reached("share of L2 bandwidth at which rows are gathered, query by query")
+    scattered: Scalar = reached("share of HBM bandwidth at which scattered rows are read")
+    low_cache: Scalar = factor("time of the products with a cache of 8 bits against one of 16", default=1.0, zero=False)
+    asynchronous: Constants | None = part(
+        "on asynchronous cores without tensor memory", default=None
+    )  # in place of those above
+    tensor_memory: Constants | None = part("on asynchronous cores with it", default=None)  # the same
+    spread: Spread | None = part(default=None)
+    hull: Hull | None = static(default=None)
+
+
+def selected_timing(kernel: SelectedKernel, op: Kernel, hardware: Hardware) -> Timing:
+    """Time of one run: launch, and products beside the gathering of keys.
+
+    slots = seen + padded (room - seen),  rows = max(heads per KV head, least_rows)
+    flops = 2 slots rows (key_width + value_width) per query and KV head
+    compute = ((flops of all / peak)^4 + (tail flops of one cores / peak)^4)^(1/4) / matrix
+    time = launch + hypot(max(compute, gathered / l2), bytes / hbm),  gathered = slots cached bytes per query, KV head
+
+    Args:
+      kernel: constants.
+      op: with an `AttentionShape` whose `slots` are the room of a list, and `pairs` over `queries` the mean seen.
+      hardware: where it runs; without an L2 gathering does not bind.
+
+    Returns:
+      Total and the seconds that each resource alone would take; 0 where nothing is launched. Differentiable.
+
+    Raises:
+      ValueError: while tracing, when the hardware has no matrix figure for the op's precision.
+
+    Source: one block of threads per query whose heads fill a matrix instruction, lists padded to their room:
+    deepseek-ai/FlashMLA, README (sparse prefill and decoding kernels), 2025; the form is ours.
+    """
+    kernel = on_cores(kernel, hardware.cores, kernel.asynchronous, kernel.tensor_memory)
+    shape, peak = op.shape, matrix_peak(hardware, kernel_precision(op))
+    queries = shape.sequences * shape.queries
+    some = jnp.where(shape.queries > 0.0, shape.queries, 1.0)
+    seen = shape.pairs / some
+    slots = seen + kernel.padded * positive_part(shape.slots - seen)
+
+    # compute: a query's heads are rows of one instruction, however few they are
+    rows = maximum(shape.heads / shape.kv_heads, kernel.least_rows)
+    missing = 0.0 if op.precision in LOW_PRECISIONS else positive_part(WIDE_BYTES - shape.kv_bytes)
+    slower = 1.0 + missing * (kernel.low_cache - 1.0)
+    flops = 2.0 * slots * rows * (shape.key_width + shape.value_width) * slower
+    second = 1.0 / (peak * kernel.matrix)
+    every = queries * shape.kv_heads * flops * second
+    # One query of one KV head is one core's work: with fewer of them than cores the others idle.
+    alone = op.kernels * kernel.tail * flops * second * gpu_cores(hardware)
+    compute = joined(every, alone)
+    times = {"matrix": every}
+
+    # memory: every query has a list of its own, so rows pass the L2 once per query and HBM about once
+    gathered = queries * shape.kv_heads * slots * cached_width(shape) * shape.kv_bytes
+    if hardware.memory.l2 is not None:
+        times["l2"] = gathered * unit_time(hardware, "l2", kernel.gather)
+        compute = maximum(compute, times["l2"])
+    times["hbm"] = op.bytes * unit_time(hardware, "hbm", kernel.scattered)
+    square = compute * compute + times["hbm"] * times["hbm"]
+    # Double `where`: the root's slope at 0 is infinite.
+    busy = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
+    times["launch"] = op.kernels * (kernel.launch_cycles / clock(hardware) + kernel.launch_time)
+    return Timing(times["launch"] + busy, times)
