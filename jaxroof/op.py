@@ -133,6 +133,7 @@ class ScoreShape:
     pairs: Scalar  # query-key pairs of one sequence and head
     heads: Scalar  # of the indexer
     width: Scalar  # elements of a query and a key
+    paged: bool = static(default=False)  # kernels read keys page by page, so that cores share those of one query
 
 
 @struct

@@ -8,12 +8,12 @@ from jaxroof.efficiency.timing import (
     clock_cycles,
     factor,
     fixed_time,
-    joined,
     on_cores,
     reached,
 )
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
-from jaxroof.numerics.smooth import ceiling, maximum, minimum
+from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import ceiling, maximum
 from jaxroof.numerics.struct import Scalar, number, part, static, struct
 from jaxroof.op import Kernel, kernel_precision
 from jaxroof.units import unit_time
@@ -32,6 +32,7 @@ class ScoreKernel:
     vector: Scalar = factor("vector operations per score of a head, at the vector peak", "rectify, weight, add")
     bandwidth: Scalar = reached("share of HBM bandwidth")
     tile_rows: Scalar = number("1", "rows of a tile, heads of its queries", most=1e4)
+    tile_cycles: Scalar = clock_cycles("clock cycles of a core per tile", "first loads, last stores")
     tail: Scalar = factor("times of one tile's time on one core, which no number of cores shortens", "in prompts")
     asynchronous: Constants | None = part(
         "on asynchronous cores without tensor memory", default=None
@@ -45,11 +46,12 @@ def score_timing(kernel: ScoreKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run: launch, and the products, then the weighted sum of the heads, beside keys and scores.
 
     score = heads (2 width / (peak matrix) + vector / vector peak),   s of one query-key pair on all cores
-    compute = ((pairs score)^4 + (tail rows keys score cores)^4)^(1/4),  rows = min(queries, ceil(tile_rows / heads))
-    time = launch + max(compute, bytes / (bandwidth HBM))
+    rows = ceil(tile_rows / heads) queries of a tile, one where keys are paged;  tiles = sequences ceil(queries / rows)
+    compute = max(tiles rows keys seen score, tail rows keys score cores) + tile_cycles max(tiles / cores, 1) / clock
+    time = launch + max(compute, bytes / (bandwidth HBM)),   seen = pairs / (queries keys)
 
     Args:
-      kernel: constants; those of decoding have a `tail` of 0, as its kernels split the keys over the cores.
+      kernel: constants. Where keys are paged there is no `tail`: cores share the keys of a query.
       op: with a `ScoreShape`.
       hardware: where it runs.
 
@@ -64,14 +66,21 @@ def score_timing(kernel: ScoreKernel, op: Kernel, hardware: Hardware) -> Timing:
     products = 2.0 * shape.width / (peak * kernel.matrix)
     sums = kernel.vector / (cores.count * cores.vector_flops)
     score = shape.heads * (products + sums)
-    pairs = shape.sequences * shape.pairs
-    # An indexer without heads runs nothing; its tile is of one row.
-    rows = minimum(shape.queries, ceiling(kernel.tile_rows / maximum(shape.heads, 1.0)))
-    longest = op.kernels * kernel.tail * rows * shape.keys * score * gpu_cores(hardware)
+    width = gpu_cores(hardware)
+    # A tile without all of its rows takes as long as a full one. An indexer without heads runs nothing.
+    rows = 1.0 if shape.paged else ceiling(kernel.tile_rows / maximum(shape.heads, 1.0))
+    tiles = shape.sequences * (shape.queries if shape.paged else ceiling(shape.queries / rows))
+    queries = jnp.where(shape.queries > 0.0, shape.queries, 1.0)
+    pairs = tiles * rows * (shape.pairs / queries)
+    compute = pairs * score
+    if not shape.paged:
+        compute = maximum(compute, op.kernels * kernel.tail * rows * shape.keys * score * width)
+    # Tiles of a core follow each other; the first one's start is paid however few there are.
+    compute = compute + op.kernels * kernel.tile_cycles * maximum(tiles / width, 1.0) / clock(hardware)
     times = {"matrix": pairs * shape.heads * products, "vector": pairs * shape.heads * sums}
     times["hbm"] = op.bytes * unit_time(hardware, "hbm", kernel.bandwidth)
     times["launch"] = op.kernels * (kernel.launch_cycles / clock(hardware) + kernel.launch_time)
-    return Timing(times["launch"] + maximum(joined(pairs * score, longest), times["hbm"]), times)
+    return Timing(times["launch"] + maximum(compute, times["hbm"]), times)
 
 
 @struct

@@ -116,7 +116,8 @@ def compressed_attention_ops(
             exps=0.5 * pooled,
         )
     if attention.selection is not None:
-        ops |= indexer_ops(attention.selection, hidden, attention.query_rank, deployment, batch, tokens, count)
+        rank = attention.query_rank
+        ops |= indexer_ops(attention.selection, hidden, rank, deployment, batch, tokens, count, paged=True)
     if batch.prefill is not None:
         ops |= _prefill(attention, deployment, batch.prefill, count)
     if batch.decode is not None:

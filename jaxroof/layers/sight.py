@@ -153,10 +153,14 @@ def indexer_ops(
     batch: Batch,
     tokens: Scalar,
     count: Scalar,
+    paged: bool = False,
 ) -> Ops:
     """Ops of one layer's indexer in the order they run: every query scores every cached key, and keeps the best.
 
     An indexer without heads launches nothing: its layer attends to what an earlier one chose.
+
+    Args:
+      paged: whether engines read the keys of prompts from their pages, as those of decoding: compressed ones.
     """
     # Layers without an indexer of their own reuse an earlier layer's choice: every op is multiplied by 0.
     activation, runs = deployment.activation_bytes, launched(selection.heads)
@@ -182,17 +186,24 @@ def indexer_ops(
         # The indexer scores all cached keys, so it stays quadratic; it is cheap by narrow heads and 8-bit keys.
         pairs = runs * part.sequences * attended_pairs(new, past, Sight(limit=None, kind=None))
         keys = runs * (part.tokens + part.past)
-        ops |= _choice("prefill", selection, part.sequences, runs * part.tokens / cp, pairs / cp, keys, count)
+        ops |= _choice("prefill", selection, part.sequences, runs * part.tokens / cp, pairs / cp, keys, count, paged)
     if batch.decode is not None:
         part = batch.decode
         queries = runs * part.sequences * tokens_per_sequence(deployment)
         pairs = queries * mean_length(part.context, part.sequences) / cp
-        ops |= _choice("decode", selection, part.sequences, queries, pairs, runs * part.context / cp, count)
+        ops |= _choice("decode", selection, part.sequences, queries, pairs, runs * part.context / cp, count, True)
     return with_role(ops, "indexer")
 
 
 def _choice(
-    part: str, selection: Selection, sequences: Scalar, queries: Scalar, pairs: Scalar, cached: Scalar, count: Scalar
+    part: str,
+    selection: Selection,
+    sequences: Scalar,
+    queries: Scalar,
+    pairs: Scalar,
+    cached: Scalar,
+    count: Scalar,
+    paged: bool,
 ) -> Ops:
     """Scores of `queries` queries of all sequences over `cached` cached tokens, and the choice of the best."""
     compute = selection.weights.compute
@@ -205,6 +216,7 @@ def _choice(
         pairs=scores / there,
         heads=selection.heads,
         width=selection.head_dim,
+        paged=paged,
     )
     scoring = Kernel(
         kind=f"{part}_attention",

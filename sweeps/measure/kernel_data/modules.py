@@ -71,6 +71,8 @@ class Part(NamedTuple):
     phase: str  # of its tokens; "" where rows of both are in it
     ratio: float | None = None  # tokens per compressed vector of the layer; None: as the model's only one
     ops: tuple[str, ...] = ()  # ends of the names of the ops that it times; empty: all of the block
+    together: tuple[str, ...] = ()  # engines whose rows are one sequence of all tokens, whatever the batch
+    whole: bool = False  # whether every query of it sees all of its sequence, not the tokens before it alone
 
 
 TABLES = {
@@ -86,11 +88,11 @@ TABLES = {
     "sparse_attention__dsv4_hca_generation_module": Part("block, heavily compressed", "decode", 128.0),
     "msa__msa_context_module": Part("block, selected blocks", "prefill"),
     "msa__msa_generation_module": Part("block, selected blocks", "decode"),
-    "sparse_attention__glm5_mqa_logits_module": Part("index scores", "", None, ("index_scores",)),
-    "sparse_attention__dsv4_paged_mqa_logits_module": Part("index scores", "", 4.0, ("index_scores",)),
-    "sparse_attention__glm5_topk_module": Part("index top-k", "", None, ("index_top_k",)),
-    "sparse_attention__dsv4_csa_topk_calib": Part("index top-k", "", 4.0, ("index_top_k",)),
-    "sparse_attention__glm5_dsa_attn_module": Part("attention to selected tokens", "", None, ("_attention",)),
+    "sparse_attention__glm5_mqa_logits_module": Part("index scores", "prefill", None, ("index_scores",)),
+    "sparse_attention__dsv4_paged_mqa_logits_module": Part("index scores", "", 4.0, ("index_scores",), ("vllm",)),
+    "sparse_attention__glm5_topk_module": Part("index top-k", "", None, ("index_top_k",), (), True),
+    "sparse_attention__dsv4_csa_topk_calib": Part("index top-k", "", 4.0, ("index_top_k",), (), True),
+    "sparse_attention__glm5_dsa_attn_module": Part("attention to selected tokens", "prefill", None, ("_attention",)),
     "sparse_attention__dsv4_hca_attn_module": Part("attention to compressed vectors", "", 128.0, ("_attention",)),
 }
 """Name of a table without its ending -> what it times."""
@@ -130,6 +132,10 @@ def _table_groups(path: Path, part: Part) -> list[KernelGroup]:
     if "score_mode" in frame.columns:
         # Scores of a trained indexer are told apart: those that all are equal are a kernel's worst case.
         frame = frame[~frame.score_mode.str.endswith("flat")]
+    if part.together:
+        one = frame.backend.isin(part.together)
+        tokens = frame.batch_size * frame.isl
+        frame = frame.assign(isl=tokens.where(one, frame.isl), batch_size=frame.batch_size.where(~one, 1))
     # Tables of one kernel time prompts and decoding alike, told by their number of new tokens.
     decoding = np.full(len(frame), part.phase == "decode") if part.phase else (frame.isl == 1).to_numpy()
     if part.phase == "decode" and (frame.step == 0).all():
@@ -242,6 +248,11 @@ def _call(mixer: Mixer, hidden: Scalar, deployment: Deployment, part: Part, phas
         else:
             decode = Decode(sequences=sequences, context=sequences * (past + new))
             batch = Batch(prefill=None, decode=decode, logits=0.0)
+        if part.whole and phase == "prefill":
+            # As many new tokens of one sequence each, at its end.
+            sequences, tokens = tokens, tokens
+            prefill = Prefill(sequences=tokens, tokens=tokens, past=tokens * (past + new - 1.0))
+            batch = Batch(prefill=prefill, decode=None, logits=0.0)
         ops = kind.ops(_sharded(mixer, heads, whole), hidden, deployment, batch, tokens, 1.0)
         if part.ops:
             ops = {name: op for name, op in ops.items() if name.endswith(part.ops)}
