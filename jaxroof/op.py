@@ -121,6 +121,7 @@ class AttentionShape:
     latent: bool = static(default=False)  # values are the first elements of the keys, one head for all queries
     appended: bool = static(default=True)  # engines rotate its queries and append its keys and values to a cache, too
     slots: Scalar | None = None  # room of the list of keys that each query has of its own; None: keys in their order
+    listed: str | None = static(default=None)  # one of LISTED: what is in these lists; None: there are none
 
 
 @struct
@@ -144,6 +145,9 @@ class ChoiceShape:
     width: Scalar  # scores of one row, mean
     kept: Scalar  # of them that are chosen at most
 
+
+LISTED = ("selected", "compressed", "blocks")
+"""What lists of keys hold: tokens that an indexer chose; a window and vectors of several tokens; blocks of tokens."""
 
 TILED = (ProductShape, AttentionShape)
 """Shapes of kernels whose operands lie in device memory: weights, or cached keys and values."""

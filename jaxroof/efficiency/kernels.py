@@ -43,8 +43,9 @@ class Kernels:
     scaled: KernelModel | None = None  # the same with a scale per block
     block4: KernelModel | None = None  # operands of 4 bits, with a scale per block of 16 or 32
     latent: KernelModel | None = None  # attention to latent vectors
-    selected: KernelModel | None = None  # attention to latent vectors that each query has a list of
-    blocks: KernelModel | None = None  # attention to listed keys of several heads, block by block
+    selected: KernelModel | None = None  # attention to latent vectors that an indexer chose for each query
+    compressed: KernelModel | None = None  # attention to a window and to vectors of several tokens
+    blocks: KernelModel | None = None  # attention to chosen blocks of the keys of several heads
     scores: KernelModel | None = None  # scores of an indexer
     choice: KernelModel | None = None  # choice of the best of them
     plain: StreamKernel | None = None  # ops of the kind without a shape of attention: recurrent states
@@ -64,8 +65,8 @@ def class_of(kernels: Kernels, op: Kernel) -> str:
     if isinstance(op.shape, AttentionShape):
         if op.shape.latent:
             candidates = ["latent", *candidates]
-        if op.shape.slots is not None:
-            candidates = ["selected" if op.shape.latent else "blocks", *candidates]
+        if op.shape.listed is not None:
+            candidates = [op.shape.listed, *candidates]
     # No shape: the op is a stream of bytes of this kind, such as a recurrent state's update.
     elif not isinstance(op.shape, ProductShape):
         candidates = ["plain", *candidates]

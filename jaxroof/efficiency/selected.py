@@ -37,6 +37,14 @@ class SelectedKernel:
     gather: Scalar = reached("share of L2 bandwidth at which rows are gathered, query by query")
     scattered: Scalar = reached("share of HBM bandwidth at which scattered rows are read")
     low_cache: Scalar = factor("time of the products with a cache of 8 bits against one of 16", default=1.0, zero=False)
+    low_padded: Scalar | None = share("`padded` with a cache of 8 bits", "None: the same", zero=True, default=None)
+    low_rows: Scalar | None = number(
+        "1",
+        "query heads of a KV head from which a cache of 8 bits is converted before a kernel of 16 bits",
+        "None: never",
+        most=1e4,
+        default=None,
+    )
     asynchronous: Constants | None = part(
         "on asynchronous cores without tensor memory", default=None
     )  # in place of those above
@@ -51,7 +59,7 @@ def selected_timing(kernel: SelectedKernel, op: Kernel, hardware: Hardware) -> T
     slots = seen + padded (room - seen),  rows = max(heads per KV head, least_rows)
     flops = 2 slots rows (key_width + value_width) per query and KV head
     compute = ((flops of all / peak)^4 + (tail flops of one cores / peak)^4)^(1/4) / matrix
-    time = launch + hypot(max(compute, gathered / l2), bytes / hbm),  gathered = slots cached bytes per query, KV head
+    time = launch + hypot(max(compute, gathered / l2), bytes / hbm),  gathered = seen keys' bytes per query and KV head
 
     Args:
       kernel: constants.
@@ -72,11 +80,18 @@ def selected_timing(kernel: SelectedKernel, op: Kernel, hardware: Hardware) -> T
     queries = shape.sequences * shape.queries
     some = jnp.where(shape.queries > 0.0, shape.queries, 1.0)
     seen = shape.pairs / some
-    slots = seen + kernel.padded * positive_part(shape.slots - seen)
 
     # compute: a query's heads are rows of one instruction, however few they are
-    rows = maximum(shape.heads / shape.kv_heads, kernel.least_rows)
+    group = shape.heads / shape.kv_heads
+    rows = maximum(group, kernel.least_rows)
+    # A cache of 8 bits has kernels of its own, which may multiply every slot of a list, filled or not.
     missing = 0.0 if op.precision in LOW_PRECISIONS else positive_part(WIDE_BYTES - shape.kv_bytes)
+    if kernel.low_rows is not None:
+        missing = missing * (group < kernel.low_rows)
+    padded = kernel.padded
+    if kernel.low_padded is not None:
+        padded = padded + missing * (kernel.low_padded - padded)
+    slots = seen + padded * positive_part(shape.slots - seen)
     slower = 1.0 + missing * (kernel.low_cache - 1.0)
     flops = 2.0 * slots * rows * (shape.key_width + shape.value_width) * slower
     second = 1.0 / (peak * kernel.matrix)
@@ -87,7 +102,7 @@ def selected_timing(kernel: SelectedKernel, op: Kernel, hardware: Hardware) -> T
     times = {"matrix": every}
 
     # memory: every query has a list of its own, so rows pass the L2 once per query and HBM about once
-    gathered = queries * shape.kv_heads * slots * cached_width(shape) * shape.kv_bytes
+    gathered = queries * shape.kv_heads * seen * cached_width(shape) * shape.kv_bytes
     if hardware.memory.l2 is not None:
         times["l2"] = gathered * unit_time(hardware, "l2", kernel.gather)
         compute = maximum(compute, times["l2"])

@@ -1,5 +1,6 @@
 """Softmax attention with grouped keys and values: its struct, matrices, ops, cache and rules."""
 
+import dataclasses
 from collections.abc import Iterator
 
 from jaxroof.batch import Batch, Decode, Prefill
@@ -159,8 +160,16 @@ def attention_matrices(attention: Attention, hidden: Scalar, deployment: Deploym
     if attention.query_rank is not None:
         matrices["q_up_proj"] = Matrix(attention.query_rank, queries, attention.qkv)
     if attention.selection is not None:
-        matrices |= indexer_matrices(attention.selection, hidden, None)
+        matrices |= indexer_matrices(_selection_per_device(attention.selection, deployment), hidden, None)
     return matrices
+
+
+def _selection_per_device(selection: Selection, deployment: Deployment) -> Selection:
+    """The part of a block indexer on one device: its heads are split, as those of the keys that they choose for.
+
+    Source: sgl-project/sglang, models/minimax_m3.py (v0.5.16): heads // min(tp, heads).
+    """
+    return dataclasses.replace(selection, heads=maximum(selection.heads / deployment.tp, 1.0))
 
 
 def attention_ops(
@@ -199,7 +208,8 @@ def attention_ops(
         kernels=2.0 + attention.qk_norm,
     )
     if attention.selection is not None:
-        ops |= indexer_ops(attention.selection, hidden, None, deployment, batch, tokens, count)
+        selection = _selection_per_device(attention.selection, deployment)
+        ops |= indexer_ops(selection, hidden, None, deployment, batch, tokens, count)
     # Prompts and decoding sequences of one step share projections, but not attention: their kernels differ.
     if batch.prefill is not None:
         ops |= prefill_attention(attention, deployment, batch.prefill, count)
@@ -233,6 +243,7 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
         kv_bytes=deployment.kv_bytes,
         causal=seen.causal,
         slots=None if attention.selection is None else attention.selection.tokens,
+        listed=None if attention.selection is None else "blocks",
     )
     kernels = attention_kernels("prefill_attention", deployment, shape, count)
     # Ring attention sends keys and values as they are computed, before the cache's format.
@@ -264,6 +275,7 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
         value_width=attention.value_dim,
         kv_bytes=deployment.kv_bytes,
         slots=None if attention.selection is None else attention.selection.tokens,
+        listed=None if attention.selection is None else "blocks",
     )
     kernels = attention_kernels("decode_attention", deployment, shape, count)
     # Each device has partial outputs of its share of the keys; softmax statistics let them be added (log-sum-exp),

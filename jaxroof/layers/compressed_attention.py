@@ -199,6 +199,7 @@ def _shape(
         kv_bytes=deployment.kv_bytes,
         latent=True,
         slots=slots,
+        listed="compressed",
     )
 
 

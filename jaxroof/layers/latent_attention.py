@@ -212,6 +212,7 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
         kv_bytes=deployment.kv_bytes,
         latent=True,
         slots=seen.limit,
+        listed=None if attention.selection is None else "selected",
     )
     kernel = fused_attention(f"{phase}_attention", deployment, shape, count)
     # One small matrix per head: rows are tokens times heads.

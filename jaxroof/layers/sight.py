@@ -117,6 +117,8 @@ class Selection:
     query_rank: Scalar | None  # width that the indexer's queries are projected from; None: the hidden size
     key_bytes: Scalar  # B per element of a cached key
     weights: WeightFormat  # of its projections
+    block: Scalar = 1.0  # keys that are chosen or not together, by the best score among them
+    scoring: WeightFormat | None = None  # of the products of queries and cached keys; None: as the projections
 
 
 SCORE_FLOPS = 3.0
@@ -206,8 +208,10 @@ def _choice(
     paged: bool,
 ) -> Ops:
     """Scores of `queries` queries of all sequences over `cached` cached tokens, and the choice of the best."""
-    compute = selection.weights.compute
+    compute = (selection.weights if selection.scoring is None else selection.scoring).compute
     scores = pairs / selection.stride
+    # Scores of a block leave the kernel as one, its best.
+    choices = scores / selection.block
     there = jnp.where(sequences > 0.0, sequences, 1.0)
     shape = ScoreShape(
         sequences=sequences,
@@ -227,18 +231,19 @@ def _choice(
         operand_bytes=OPERAND_BYTES[compute],
         vector_flops=SCORE_FLOPS * scores * selection.heads,
         # Block-sparse selection scores one pooled key per `stride` tokens.
-        bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + scores * SCORE_BYTES,
+        bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + choices * SCORE_BYTES,
         shape=shape,
     )
     top_k = Kernel(
         kind="elementwise",
         count=count,
         kernels=launched(queries),
-        vector_flops=scores * TOP_K_PASSES,
-        bytes=scores * TOP_K_PASSES * SCORE_BYTES,
-        # One row per query; blocks of tokens and pools are chosen as a whole.
+        vector_flops=choices * TOP_K_PASSES,
+        bytes=choices * TOP_K_PASSES * SCORE_BYTES,
         shape=ChoiceShape(
-            rows=queries, width=scores / jnp.where(queries > 0.0, queries, 1.0), kept=selection.tokens / selection.stride
+            rows=queries,
+            width=choices / jnp.where(queries > 0.0, queries, 1.0),
+            kept=selection.tokens / (selection.stride * selection.block),
         ),
     )
     return in_phase({f"{part}_index_scores": scoring, f"{part}_index_top_k": top_k}, part)

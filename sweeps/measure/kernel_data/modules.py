@@ -20,6 +20,7 @@ from jaxroof.layers.sight import Selection
 from jaxroof.model import Mixer, WeightFormat
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp, Kernel, Ops
+from workloads.models.layer import FP8_SCORES, SCALED_FP8
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
 
 COLUMNS = ("gpu", "backend", "version", "kernel_source", "model", "kv_cache_dtype", "mla_dtype", "gemm_type")
@@ -178,8 +179,9 @@ def _pooled_attention(geometry: dict[str, Any], weights: WeightFormat) -> Latent
         stride=float(geometry["index_pool"]),
         key_outputs=2.0 * width,
         query_rank=rank,
-        key_bytes=1.03125,
+        key_bytes=SCALED_FP8,
         weights=weights,
+        scoring=FP8_SCORES,
     )
     return LatentAttention(
         heads=float(geometry["num_heads"]),
