@@ -46,7 +46,8 @@ class Kernels:
     selected: KernelModel | None = None  # attention to latent vectors that an indexer chose for each query
     compressed: KernelModel | None = None  # attention to a window and to vectors of several tokens
     blocks: KernelModel | None = None  # attention to chosen blocks of the keys of several heads
-    scores: KernelModel | None = None  # scores of an indexer
+    scores: KernelModel | None = None  # scores of an indexer with keys of 8 bits and less
+    wide_scores: KernelModel | None = None  # those with keys of 16 bits
     choice: KernelModel | None = None  # choice of the best of them
     plain: StreamKernel | None = None  # ops of the kind without a shape of attention: recurrent states
 
@@ -70,8 +71,10 @@ def class_of(kernels: Kernels, op: Kernel) -> str:
     # No shape: the op is a stream of bytes of this kind, such as a recurrent state's update.
     elif not isinstance(op.shape, ProductShape):
         candidates = ["plain", *candidates]
-        if op.shape is not None:
-            candidates = ["scores" if isinstance(op.shape, ScoreShape) else "choice", *candidates]
+        if isinstance(op.shape, ScoreShape):
+            candidates = ["scores" if op.precision in LOW_PRECISIONS else "wide_scores", *candidates]
+        elif op.shape is not None:
+            candidates = ["choice", *candidates]
     return next(name for name in candidates if getattr(kernels, name) is not None)
 
 

@@ -33,8 +33,19 @@ class SelectedKernel:
     matrix: Scalar = reached("share of the matrix peak")
     least_rows: Scalar = number("1", "query heads of a KV head that are multiplied at least", "others are zeros", most=1e4)
     padded: Scalar = share("share of a list's empty slots that is multiplied all the same", zero=True)
+    short_padded: Scalar | None = share(
+        "`padded` where the list has room for all of a sequence", "None: the same", zero=True, default=None
+    )
     tail: Scalar = factor("times of one query's time on one core, which no number of cores shortens")
-    gather: Scalar = reached("share of L2 bandwidth at which rows are gathered, query by query")
+    least_slots: Scalar | None = number(
+        "1", "keys that a list is filled up to", "None: to none", most=1e5, default=None
+    )
+    gather: Scalar | None = reached(
+        "share of L2 bandwidth at which rows are gathered, query by query", "None: it never binds", default=None
+    )
+    sequence_cycles: Scalar | None = clock_cycles(
+        "clock cycles per sequence, one after the other", "None: none", default=None
+    )
     scattered: Scalar = reached("share of HBM bandwidth at which scattered rows are read")
     low_cache: Scalar = factor("time of the products with a cache of 8 bits against one of 16", default=1.0, zero=False)
     low_padded: Scalar | None = share("`padded` with a cache of 8 bits", "None: the same", zero=True, default=None)
@@ -56,9 +67,10 @@ class SelectedKernel:
 def selected_timing(kernel: SelectedKernel, op: Kernel, hardware: Hardware) -> Timing:
     """Time of one run: launch, and products beside the gathering of keys.
 
-    slots = seen + padded (room - seen),  rows = max(heads per KV head, least_rows)
+    slots = max(seen + padded (room - seen), least_slots),  rows = max(heads per KV head, least_rows)
     flops = 2 slots rows (key_width + value_width) per query and KV head
     compute = ((flops of all / peak)^4 + (tail flops of one cores / peak)^4)^(1/4) / matrix
+    launch = (launch_cycles + sequence_cycles sequences) / clock + launch_time
     time = launch + hypot(max(compute, gathered / l2), bytes / hbm),  gathered = seen keys' bytes per query and KV head
 
     Args:
@@ -91,7 +103,11 @@ def selected_timing(kernel: SelectedKernel, op: Kernel, hardware: Hardware) -> T
     padded = kernel.padded
     if kernel.low_padded is not None:
         padded = padded + missing * (kernel.low_padded - padded)
+    if kernel.short_padded is not None:
+        padded = jnp.where(shape.keys > shape.slots, padded, kernel.short_padded)
     slots = seen + padded * positive_part(shape.slots - seen)
+    if kernel.least_slots is not None:
+        slots = maximum(slots, kernel.least_slots)
     slower = 1.0 + missing * (kernel.low_cache - 1.0)
     flops = 2.0 * slots * rows * (shape.key_width + shape.value_width) * slower
     second = 1.0 / (peak * kernel.matrix)
@@ -103,12 +119,15 @@ def selected_timing(kernel: SelectedKernel, op: Kernel, hardware: Hardware) -> T
 
     # memory: every query has a list of its own, so rows pass the L2 once per query and HBM about once
     gathered = queries * shape.kv_heads * seen * cached_width(shape) * shape.kv_bytes
-    if hardware.memory.l2 is not None:
+    if hardware.memory.l2 is not None and kernel.gather is not None:
         times["l2"] = gathered * unit_time(hardware, "l2", kernel.gather)
         compute = maximum(compute, times["l2"])
     times["hbm"] = op.bytes * unit_time(hardware, "hbm", kernel.scattered)
     square = compute * compute + times["hbm"] * times["hbm"]
     # Double `where`: the root's slope at 0 is infinite.
     busy = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
-    times["launch"] = op.kernels * (kernel.launch_cycles / clock(hardware) + kernel.launch_time)
+    cycles = kernel.launch_cycles
+    if kernel.sequence_cycles is not None:
+        cycles = cycles + shape.sequences * kernel.sequence_cycles
+    times["launch"] = op.kernels * (cycles / clock(hardware) + kernel.launch_time)
     return Timing(times["launch"] + busy, times)

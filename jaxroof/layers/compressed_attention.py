@@ -22,6 +22,7 @@ from jaxroof.layers.sight import (
     selection_sight,
 )
 from jaxroof.model import WeightFormat
+from jaxroof.numerics.smooth import minimum
 from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import AttentionShape, Ops
 
@@ -145,7 +146,11 @@ def _prefill(attention: CompressedAttention, deployment: Deployment, prefill: Pr
         # Far tokens as vectors: in units of `ratio` tokens there are new / ratio vectors, and each stands for `ratio`
         # queries.
         pairs = pairs + attention.ratio * attended_pairs(new / attention.ratio, past / attention.ratio, far)
-        cached = cached + (new + past) / attention.ratio
+        vectors = (new + past) / attention.ratio
+        if attention.selection is not None:
+            # Few queries choose few vectors: of a long past no more is read.
+            vectors = minimum(vectors, new * attention.selection.tokens)
+        cached = cached + vectors
     shape = _shape(attention, deployment, prefill.sequences, new / cp, cached, pairs / cp, new + past)
     kernel = fused_attention("prefill_attention", deployment, shape, count)
     cached = prefill.sequences * cached

@@ -181,6 +181,24 @@ def indexer_ops(
         count=count,
         kernels=2.0,
     )
+    return with_role(ops, "indexer") | choice_ops(selection, deployment, batch, runs, count, paged)
+
+
+def choice_ops(
+    selection: Selection,
+    deployment: Deployment,
+    batch: Batch,
+    runs: Scalar,
+    count: Scalar,
+    paged: bool = False,
+) -> Ops:
+    """Ops of one layer's indexer after its projections: scores and the choice of the best.
+
+    Args:
+      runs: 1, or 0 where the layer takes over an earlier one's choice.
+      paged: as of `indexer_ops`.
+    """
+    ops: Ops = {}
     cp = degree(deployment.cp)
     if batch.prefill is not None:
         part = batch.prefill

@@ -19,7 +19,7 @@ from jaxroof.layers.registry import mixer_kind
 from jaxroof.layers.sight import Selection
 from jaxroof.model import Mixer, WeightFormat
 from jaxroof.numerics.struct import Scalar
-from jaxroof.op import AnyOp, Kernel, Ops
+from jaxroof.op import AnyOp, AttentionShape, Kernel, Ops
 from workloads.models.layer import FP8_SCORES, SCALED_FP8
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
 
@@ -73,6 +73,7 @@ class Part(NamedTuple):
     ratio: float | None = None  # tokens per compressed vector of the layer; None: as the model's only one
     ops: tuple[str, ...] = ()  # ends of the names of the ops that it times; empty: all of the block
     together: tuple[str, ...] = ()  # engines whose rows are one sequence of all tokens, whatever the batch
+    cache: float | None = None  # B per cached element where that is not what `kv_cache_dtype` says
     whole: bool = False  # whether every query of it sees all of its sequence, not the tokens before it alone
 
 
@@ -91,9 +92,9 @@ TABLES = {
     "msa__msa_generation_module": Part("block, selected blocks", "decode"),
     "sparse_attention__glm5_mqa_logits_module": Part("index scores", "prefill", None, ("index_scores",)),
     "sparse_attention__dsv4_paged_mqa_logits_module": Part("index scores", "", 4.0, ("index_scores",), ("vllm",)),
-    "sparse_attention__glm5_topk_module": Part("index top-k", "", None, ("index_top_k",), (), True),
-    "sparse_attention__dsv4_csa_topk_calib": Part("index top-k", "", 4.0, ("index_top_k",), (), True),
-    "sparse_attention__glm5_dsa_attn_module": Part("attention to selected tokens", "prefill", None, ("_attention",)),
+    "sparse_attention__glm5_topk_module": Part("index top-k", "", None, ("index_top_k",), (), None, True),
+    "sparse_attention__dsv4_csa_topk_calib": Part("index top-k", "", 4.0, ("index_top_k",), (), None, True),
+    "sparse_attention__glm5_dsa_attn_module": Part("attention to selected tokens", "prefill", None, ("_attention",), (), 2.0),
     "sparse_attention__dsv4_hca_attn_module": Part("attention to compressed vectors", "", 128.0, ("_attention",)),
 }
 """Name of a table without its ending -> what it times."""
@@ -139,6 +140,9 @@ def _table_groups(path: Path, part: Part) -> list[KernelGroup]:
         frame = frame.assign(isl=tokens.where(one, frame.isl), batch_size=frame.batch_size.where(~one, 1))
     # Tables of one kernel time prompts and decoding alike, told by their number of new tokens.
     decoding = np.full(len(frame), part.phase == "decode") if part.phase else (frame.isl == 1).to_numpy()
+    if part.phase == "prefill":
+        # vLLM runs a prompt's step of one token as a decoding one.
+        decoding = ((frame.isl == 1) & (frame.backend == "vllm")).to_numpy()
     if part.phase == "decode" and (frame.step == 0).all():
         # Where nothing is cached before, `isl` of a decoding row is its context, the new token included.
         frame = frame.assign(step=frame.isl - 1, isl=1)
@@ -207,9 +211,9 @@ def _block_call(
     model: str, gemm_type: str, kv_cache_dtype: str, mla_dtype: str, kernel_source: str, phase: str, part: Part
 ) -> Call | None:
     """The ops of one block; None where a model or a dtype is not known here."""
-    kv_cache_dtype, compute = CACHES.get(kv_cache_dtype), COMPUTE.get(mla_dtype, "bf16")
+    cache, compute = CACHES.get(kv_cache_dtype), COMPUTE.get(mla_dtype, "bf16")
     weights = FORMATS.get(gemm_type or "fp8_block")
-    if model not in MODELS or weights is None or kv_cache_dtype is None:
+    if model not in MODELS or weights is None or cache is None:
         return None
     found = workloads.model(MODELS[model]).model
     mixers = [block.attention for block in found.blocks if block.attention is not None]
@@ -219,7 +223,8 @@ def _block_call(
             mixer = dataclasses.replace(mixer, selection=None)
         elif WITHOUT_INDEXER in kernel_source:
             mixer = dataclasses.replace(mixer, selection=_taken_over(mixer.selection))
-    deployment = Deployment(kv_bytes=kv_cache_dtype, attention_compute=compute)
+    kv_bytes = cache if part.cache is None else part.cache
+    deployment = Deployment(kv_bytes=kv_bytes, attention_compute=compute)
     return _call(_formatted(mixer, weights), found.hidden, deployment, part, phase)
 
 
@@ -257,10 +262,18 @@ def _call(mixer: Mixer, hidden: Scalar, deployment: Deployment, part: Part, phas
             batch = Batch(prefill=prefill, decode=None, logits=0.0)
         ops = kind.ops(_sharded(mixer, heads, whole), hidden, deployment, batch, tokens, 1.0)
         if part.ops:
-            ops = {name: op for name, op in ops.items() if name.endswith(part.ops)}
+            ops = {name: _alone(op) for name, op in ops.items() if name.endswith(part.ops)}
         return repeated(ops)
 
     return call
+
+
+def _alone(op: AnyOp) -> AnyOp:
+    """A kernel that is timed by itself: an engine would not run it where its lists have room for all of a sequence."""
+    shape = op.shape if isinstance(op, Kernel) else None
+    if not isinstance(shape, AttentionShape) or shape.slots is None:
+        return op
+    return dataclasses.replace(op, shape=dataclasses.replace(shape, keys=np.maximum(shape.keys, shape.slots + 1.0)))
 
 
 def _sharded(mixer: Mixer, heads: Scalar, whole: Scalar) -> Mixer:
