@@ -1,11 +1,6 @@
 """Host's time in benchmarks that launch their kernels one by one: a floor that no kernel of theirs has."""
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from jaxroof.hardware import Hardware, on_host
-from jaxroof.op import AnyOp, AttentionShape, Kernel
+from sweeps.measure.kernel_data.group import HostLaunches
 
 LAUNCH_TIME = 64e-6
 """s of the host per kernel that a block of SGLang's model launches in Python, outside of a graph.
@@ -33,25 +28,17 @@ EAGER = {
 LARGEST_GRAPH = 256.0
 """Sequences of the largest batch that SGLang captures a graph of: more are launched one by one."""
 
-WIDE_BYTES = 2.0
-"""B per element of a cache that needs no kernel more to convert what is written to it."""
 
+def host_launches(table: str, engine: str, converts: bool) -> HostLaunches | None:
+    """What the host of a table's benchmark launches; None where it replays a graph.
 
-def host_time(
-    table: str, engine: str, ops: Sequence[AnyOp], sequences: np.ndarray, hardware: Hardware
-) -> np.ndarray | float:
-    """Time in s that the host takes to launch the ops of every row, shape [rows]; 0 where they are replayed."""
+    Args:
+      converts: whether the cache has 8 bits, and new keys are converted by a kernel of their own.
+    """
     if engine != "sglang":
-        return 0.0
-    kernels = sum(op.count * op.kernels for op in ops)
-    if table != "mla__wideep_context_mla" and any(_converted(op) for op in ops):
-        kernels = kernels + 1.0
-    if table in EAGER:
-        return on_host(EAGER[table] * kernels, hardware)
+        return None
     if table == "msa__msa_generation_module":
-        return np.where(sequences > LARGEST_GRAPH, on_host(DECODED_LAUNCH_TIME * kernels, hardware), 0.0)
-    return 0.0
-
-
-def _converted(op: AnyOp) -> bool:
-    return isinstance(op, Kernel) and isinstance(op.shape, AttentionShape) and op.shape.kv_bytes < WIDE_BYTES
+        return HostLaunches(DECODED_LAUNCH_TIME, above=LARGEST_GRAPH)
+    if table not in EAGER:
+        return None
+    return HostLaunches(EAGER[table], more=1.0 if converts and table != "mla__wideep_context_mla" else 0.0)

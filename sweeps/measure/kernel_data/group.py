@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import numpy as np
 from hwspaces.files import document
 from hwspaces.files.extras import installing
 from jaxroof.efficiency import Efficiency
-from jaxroof.hardware import Hardware
-from jaxroof.numerics.arrays import jax
+from jaxroof.hardware import Hardware, on_host
+from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp
 from jaxroof.roofline import op_deviation, op_time
@@ -29,6 +29,20 @@ CHUNK = 1 << 15
 
 
 @dataclasses.dataclass(frozen=True)
+class HostLaunches:
+    """A benchmark whose host launches kernels one by one: it takes no less than the host does."""
+
+    time: float  # s of the host per kernel
+    more: float = 0.0  # kernels beside those of the ops
+    above: float = 0.0  # sequences of a batch up to which kernels are replayed from a graph all the same
+
+    def seconds(self, ops: Sequence[AnyOp], columns: Columns, hardware: Hardware) -> Any:
+        """s that the host takes, shape [rows]; 0 where it launches nothing."""
+        kernels = sum(op.count * op.kernels for op in ops) + self.more
+        return np.where(columns["batch_size"] > self.above, on_host(self.time * kernels, hardware), 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
 class KernelGroup:
     """Rows that one compiled function prices: one kind, precision, engine, version, kernel and device."""
 
@@ -41,6 +55,8 @@ class KernelGroup:
     call: Call
     columns: dict[str, np.ndarray]  # shape [rows] each
     seconds: np.ndarray  # measured, shape [rows]
+    table: str | None = None  # of rows that are whole blocks of many ops: its name; they are priced column by column
+    host: HostLaunches | None = None  # None: kernels are replayed from a graph, or are one
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -53,6 +69,8 @@ class KernelGroup:
 
 def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
     """Time and standard deviation in s of every row as numbers, chunk by chunk, so that any table fits into memory."""
+    if group.table is not None:
+        return _columns_predicted(group, hardware, efficiency)
     rows, parts = len(group), []
     # One size for large tables and powers of two for small ones: few shapes are compiled.
     size = CHUNK if rows > CHUNK else 1 << max(rows - 1, 1).bit_length()
@@ -66,6 +84,19 @@ def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) ->
         parts.append(np.stack(_times(group.call, columns, hardware, efficiency))[:, :count])
     figures = np.concatenate(parts, axis=1)
     return figures[0], figures[1]
+
+
+def _columns_predicted(
+    group: KernelGroup, hardware: Hardware, efficiency: Efficiency
+) -> tuple[np.ndarray, np.ndarray]:
+    """`predicted` in NumPy: a block has too many ops to be compiled for every structure of its table."""
+    with eager():
+        ops = group.call(group.columns)
+        times = sum(op.count * op_time(op, hardware, efficiency) for op in ops)
+        deviations = sum(op.count * op_deviation(op, hardware, efficiency) for op in ops)
+        least = 0.0 if group.host is None else group.host.seconds(ops, group.columns, hardware)
+    there = np.zeros(len(group))
+    return np.maximum(times, least) + there, deviations + there
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from jaxroof.model import Mixer, WeightFormat
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp, AttentionShape, Kernel, Ops
 from workloads.models.layer import FP8_SCORES, SCALED_FP8
+from sweeps.measure.kernel_data.eager import host_launches
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
 
 COLUMNS = ("gpu", "backend", "version", "kernel_source", "model", "kv_cache_dtype", "mla_dtype", "gemm_type")
@@ -102,12 +103,19 @@ TABLES = {
 POOLED = "glm53_attention__glm53_attention_module"
 """Table of GLM-5.3's blocks, whose layer is described in a column of its own."""
 
+COMPOSED = (
+    "TensorRT-LLM's block-sparse attention on these devices is a composition of PyTorch's operations, whose time grows "
+    "with the square of all cached tokens"
+)
+UNORDERED = "TensorRT-LLM's block-sparse prompts on B200 take 2 to 400 ms in no order of their sizes"
+"""Why rows are left out: their kernels are not those that an engine is to run."""
+
 LABELS = {"model": "{}", "gemm_type": "{}", "kv_cache_dtype": "kv {}", "mla_dtype": "", "kernel_source": ""}
 NUMBERS = ("num_heads", "batch_size", "isl", "step")
 
 
-def block_groups(folder: Path, only: tuple[str, ...] = ()) -> Iterator[tuple[str, KernelGroup]]:
-    """Rows of every table of blocks in a folder, each group with the name of its table.
+def block_groups(folder: Path, only: tuple[str, ...] = ()) -> Iterator[KernelGroup]:
+    """Rows of every table of blocks in a folder.
 
     `num_heads` are the heads of one device, `step` the tokens in the cache before, `isl` the new ones of a sequence.
 
@@ -122,9 +130,28 @@ def block_groups(folder: Path, only: tuple[str, ...] = ()) -> Iterator[tuple[str
         path = folder / f"{name}.parquet"
         if (only and name not in only) or not path.is_file():
             continue
-        yield from ((name, group) for group in _table_groups(path, part))
+        for group in _table_groups(path, part):
+            reason = _left_out(name, group)
+            if reason is not None:
+                yield dataclasses.replace(group, table=name, call=functools.partial(_raised, reason))
+                continue
+            host = host_launches(name, group.engine, "kv fp8" in group.precision)
+            yield dataclasses.replace(group, table=name, host=host)
     if (not only or POOLED in only) and (path := folder / f"{POOLED}.parquet").is_file():
-        yield from ((POOLED, group) for group in _pooled_groups(path))
+        yield from (dataclasses.replace(group, table=POOLED) for group in _pooled_groups(path))
+
+
+def _left_out(table: str, group: KernelGroup) -> str | None:
+    """Why the rows of a group are not scored; None: they are."""
+    if group.engine != "trtllm" or not table.startswith("msa"):
+        return None
+    if group.kernel == "default":
+        return COMPOSED
+    return UNORDERED if "context" in table else None
+
+
+def _raised(reason: str, row: Columns) -> tuple[AnyOp, ...]:
+    raise ValueError(reason)
 
 
 def _table_groups(path: Path, part: Part) -> list[KernelGroup]:
@@ -296,6 +323,3 @@ def repeated(ops: Ops) -> tuple[AnyOp, ...]:
     kernels = [op for op in ops.values() if isinstance(op, Kernel)]
     touched = sum(op.bytes for op in kernels if op.bytes is not None)
     return tuple(dataclasses.replace(op, reuse_bytes=touched) for op in kernels)
-
-
-Reader = Callable[[Path], Iterator[tuple[str, KernelGroup]]]

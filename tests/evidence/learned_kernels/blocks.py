@@ -12,12 +12,11 @@ from scipy.optimize import least_squares
 
 import hwspaces
 from jaxroof.efficiency.choice import ChoiceKernel, ScoreKernel
-from jaxroof.efficiency.kernels import MODELS, class_of
+from jaxroof.efficiency.kernels import MODELS
 from jaxroof.efficiency.selected import SelectedKernel
 from jaxroof.hardware import Hardware
 from jaxroof.op import AttentionShape, ChoiceShape, Kernel, ScoreShape
 from jaxroof.roofline import op_time
-from sweeps.measure.kernel_data.eager import host_time
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.kernel_data.modules import block_groups
 from sweeps.measure.validate.kernel_errors import learned_name
@@ -32,10 +31,6 @@ ROW_SPREAD, INDEPENDENT = 0.15, 150.0
 SITES = 5
 """One of so many shape sites, by the hash of its numbers, is left out of a fit: seen by none of its constants."""
 
-REFERENCE = ("default", "msa_fmha_sm100")
-"""Kernels of TensorRT-LLM's block-sparse attention: a composition of PyTorch's, whose time grows with the square of all
-cached tokens, and on B200 prompts that take 2 to 400 ms without order. Neither is a kernel of these classes."""
-
 OURS = "ours: of the order of kernels beside it"
 
 NEW = ("selected", "compressed", "blocks", "scores", "wide_scores", "choice")
@@ -46,21 +41,22 @@ NEW = ("selected", "compressed", "blocks", "scores", "wide_scores", "choice")
 class Block:
     """Rows of one group: the ops whose constants are fitted, and the time of all others."""
 
-    table: str
     group: KernelGroup
     hardware: Hardware
     moved: tuple[tuple[str, Kernel], ...]  # path of the class that prices it, op
     others: np.ndarray  # s of the other ops, by the shipped constants, shape [rows]
-    host: np.ndarray | float  # s that the host takes to launch them all
+    host: np.ndarray  # s that the host takes to launch them all, shape [rows]
     seen: np.ndarray  # bool: of a site that fits may see
 
     def chosen(self, rows: np.ndarray) -> "Block":
         """Some of the rows, a mask."""
         moved = tuple((path, _rows_of(op, rows)) for path, op in self.moved)
-        host = self.host[rows] if isinstance(self.host, np.ndarray) else self.host
-        return dataclasses.replace(
-            self, group=self.group.chosen(rows), moved=moved, others=self.others[rows], host=host, seen=self.seen[rows]
-        )
+        return Block(self.group.chosen(rows), self.hardware, moved, self.others[rows], self.host[rows], self.seen[rows])
+
+    @property
+    def table(self) -> str:
+        """Name of its table."""
+        return str(self.group.table)
 
 
 Constants = dict[str, Any]
@@ -90,41 +86,36 @@ def priced_by(op: Kernel) -> str | None:
 
 
 def blocks(folder: Path, engine: str, tables: Sequence[str] = (), rows: int | None = ROWS) -> list[Block]:
-    """Rows of an engine's tables; what a device lacks a precision for, and `REFERENCE`, is left out.
+    """Rows of an engine's tables; what a device lacks a precision for, and what the reader names, is left out.
 
     Args:
       rows: of each group, drawn at random; None: all.
     """
     draw, found = np.random.default_rng(0), []
     efficiency = hwspaces.efficiency(learned_name(engine)).efficiency
-    for table, group in block_groups(folder, tuple(tables)):
-        if group.engine != engine or unordered(table, group):
+    for group in block_groups(folder, tuple(tables)):
+        if group.engine != engine:
             continue
         if rows is not None:
             group = group.chosen(np.sort(draw.permutation(len(group))[:rows]))
         hardware = hwspaces.hardware(group.device).hardware
         try:
             ops = group.call(group.columns)
-            host = host_time(table, engine, ops, group.columns["batch_size"], hardware)
+            host = 0.0 if group.host is None else group.host.seconds(ops, group.columns, hardware)
             own = tuple((path, op) for op in ops if (path := priced_by(op)) is not None)
             times = [op.count * op_time(op, hardware, efficiency) for op in ops if priced_by(op) is None]
         except ValueError:
             continue
-        others = np.broadcast_to(sum(times, start=0.0), len(group)) * np.ones(len(group))
-        found.append(Block(table, group, hardware, own, others, host, ~left_out_sites(table, group)))
+        there = np.zeros(len(group))
+        seen = ~left_out_sites(group)
+        found.append(Block(group, hardware, own, sum(times, start=there), host + there, seen))
     return found
 
 
-def unordered(table: str, group: KernelGroup) -> bool:
-    """Whether a group's rows are of a kernel that is none of these classes: `REFERENCE`."""
-    slow = group.kernel == REFERENCE[0] or (group.kernel == REFERENCE[1] and "context" in table)
-    return table.startswith("msa") and group.engine == "trtllm" and slow
-
-
-def left_out_sites(table: str, group: KernelGroup) -> np.ndarray:
+def left_out_sites(group: KernelGroup) -> np.ndarray:
     """Mask of one site in `SITES`: a site is the numbers of a row, whatever its device, release and precisions."""
     columns = np.stack([group.columns[name] for name in sorted(group.columns)], axis=1)
-    return np.array([zlib.crc32(f"{table} {row.tolist()}".encode()) % SITES == 0 for row in columns])
+    return np.array([zlib.crc32(f"{group.table} {row.tolist()}".encode()) % SITES == 0 for row in columns])
 
 
 def predicted(block: Block, constants: Constants) -> np.ndarray:
