@@ -86,9 +86,7 @@ def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) ->
     return figures[0], figures[1]
 
 
-def _columns_predicted(
-    group: KernelGroup, hardware: Hardware, efficiency: Efficiency
-) -> tuple[np.ndarray, np.ndarray]:
+def _columns_predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
     """`predicted` in NumPy: a block has too many ops to be compiled for every structure of its table."""
     with eager():
         ops = group.call(group.columns)
