@@ -102,8 +102,7 @@ def blocks_by_context(scored: Sequence[ScoredKernels]) -> Any:
         scored,
         len(families),
         "Attention blocks and their kernels: predicted over measured time, by context",
-        "Line: the median of a device; shade: the range of 90 % of all rows. Beside each name: median and mean absolute "
-        "error.",
+        "Line: median of a device; shade: range of 90 % of all rows. Beside each name: median and mean absolute error.",
     )
     for axes, family in zip(panels, families, strict=True):
         part = [one for one in scored if one.group.family == family]

@@ -122,7 +122,7 @@ def choice(selection, heads, runs, deployment, batch) -> dict[str, Kernel]:
 
     def of(part, queries, pairs, cached):
         scores = pairs / selection.stride
-        written = scores / selection.block
+        written = scores if selection.block is None else scores / selection.block
         kernels[f"{part}_index_scores"] = Kernel(
             f"{part}_attention",
             runs,
