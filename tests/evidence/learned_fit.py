@@ -16,7 +16,7 @@ from jaxroof.efficiency import Efficiency, Hull, Kernels, LinkEfficiency, Spread
 from jaxroof.efficiency.hull import FittedRange
 from jaxroof.efficiency.stream import StreamKernel
 from sweeps.measure.validate.kernel_errors import measured_groups
-from tests.evidence import saturated, silicon, step_cycles
+from tests.evidence import block_fit, saturated, silicon, step_cycles
 from tests.evidence.derated_fit import CONCURRENCY
 from tests.evidence.harness import data, fitting, flag
 from tests.evidence.hulls import hulls, with_hulls
@@ -122,7 +122,8 @@ def main(options: argparse.Namespace, console: Console) -> str:
     found = hulls(fits, folder / "kernels", engine, assembled, console)
     efficiency = with_hulls(dataclasses.replace(served.efficiency, host=host), found)
     comment = f"Models of {ENGINES[engine]}'s kernels, fitted across GPUs."
-    return efficiency_text(efficiency, sources, heading, notes, comment)
+    text = efficiency_text(efficiency, sources, heading, notes, comment)
+    return block_fit.with_sections(text, block_fit.sections(block_fit.shipped(engine)))  # fitted to tables of blocks
 
 
 def assembled(fits: Sequence[KernelFit]) -> Efficiency:
