@@ -1,7 +1,6 @@
 """Measured calls of one kind on one device, and what an efficiency says they take."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from hwspaces.files import document
 from hwspaces.files.extras import installing
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.numerics.arrays import jax
-from jaxroof.numerics.struct import Scalar
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import AnyOp
 from jaxroof.roofline import op_deviation, op_time
 from workloads.traces.table import LONGEST_ROW, lines
@@ -22,15 +20,15 @@ Columns = Mapping[str, Any]
 """Numbers of one call by the name of their column: scalars of one row, or arrays of shape [rows]."""
 
 Call = Callable[[Columns], tuple[AnyOp, ...]]
-"""The ops that one call runs, from its numbers. One function per structure, so that it is compiled once."""
+"""The ops that one call runs, from its numbers."""
 
-CHUNK = 1 << 15
-"""Rows per compiled call; the last one is padded."""
+CHUNK = 1 << 13
+"""Rows that are priced at once: columns whose intermediate numbers stay in a cache."""
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelGroup:
-    """Rows that one compiled function prices: one kind, precision, engine, version, kernel and device."""
+    """Rows whose ops are of one structure: one kind, precision, engine, version, kernel and device."""
 
     family: str  # "GEMM", "prefill attention", ...
     precision: str  # as the table says it
@@ -52,33 +50,15 @@ class KernelGroup:
 
 
 def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
-    """Time and standard deviation in s of every row as numbers, chunk by chunk, so that any table fits into memory."""
-    rows, parts = len(group), []
-    # One size for large tables and powers of two for small ones: few shapes are compiled.
-    size = CHUNK if rows > CHUNK else 1 << max(rows - 1, 1).bit_length()
-    for start in range(0, rows, size):
-        count = min(size, rows - start)
-        columns = {
-            # Padding repeats the last row, which is a valid call, and is cut off from the result.
-            name: np.pad(column[start : start + count], (0, size - count), mode="edge")
-            for name, column in group.columns.items()
-        }
-        parts.append(np.stack(_times(group.call, columns, hardware, efficiency))[:, :count])
-    figures = np.concatenate(parts, axis=1)
+    """Time and standard deviation in s of every row, chunk by chunk on NumPy; the ops of one call err alike."""
+    figures = np.empty((2, len(group)))
+    with eager():
+        for start in range(0, len(group), CHUNK):
+            part = slice(start, start + CHUNK)
+            ops = group.call({name: column[part] for name, column in group.columns.items()})
+            figures[0, part] = sum(op.count * op_time(op, hardware, efficiency) for op in ops)
+            figures[1, part] = sum(op.count * op_deviation(op, hardware, efficiency) for op in ops)
     return figures[0], figures[1]
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _times(call: Call, columns: Columns, hardware: Hardware, efficiency: Efficiency) -> tuple[jax.Array, jax.Array]:
-    """Times and deviations; the ops of one call err alike."""
-
-    def priced(row: Columns) -> tuple[Scalar, Scalar]:
-        ops = call(row)
-        times = (op.count * op_time(op, hardware, efficiency) for op in ops)
-        deviations = (op.count * op_deviation(op, hardware, efficiency) for op in ops)
-        return sum(times), sum(deviations)
-
-    return jax.vmap(priced)(columns)
 
 
 LARGEST = 2 * 2**30
