@@ -14,6 +14,9 @@ from tests.evidence.observation import Observation, Step
 HARDWARE = "H100-SXM"
 """The device that all steps of the file ran on."""
 
+RELEASE = "0.15.1"
+"""Of vLLM, which ran them."""
+
 NUMBERS = (
     "tp",
     "true_cycle_us",
