@@ -88,20 +88,27 @@ def _deployment(point: ServingPoint) -> tuple:
 
 
 def pooled(data: Measured) -> Iterator[Part]:
-    """Pools for prompts and decoding, and drafting engines, of InferenceX: deployments of even number are fitted."""
+    """Pools for prompts and decoding, and drafting engines: InferenceX's deployments of even number are fitted."""
     every = list(pools.read(data.folder, clients=float("inf"), every=True))
     if not data.share:
         data.left += [Left(reason, 0) for point, reason in every if point is None]
     found = [point for point, _ in every if point is not None]
+    seen = {_pools(point) for point in found if pools.group(point) == "fitted"}
+    found += (point for point in points(data.folder / SAMPLE, pools=True)[0] if point.prompts is not None)
     known = {one.point.spec.text(): one for one in _predicted(data, _distinct(found))}
     for point in found:
         if point.spec.text() in known:
             one = dataclasses.replace(known[point.spec.text()], point=point)
             waits = point.suspect == pools.FASTER
             kind = f"{pools.kind(point)}, prompts wait" if waits else pools.kind(point)
-            fit = "pools" if pools.group(point) == "fitted" else ""
+            fit = "pools" if _pools(point) in seen else ""
             for metric in METRICS:
                 yield _part(kind, metric, point, fit, one.ratio(metric))
+
+
+def _pools(point: ServingPoint) -> tuple:
+    """What a deployment's loads and days have in common."""
+    return _deployment(point), point.layout, point.replicas, point.prompts, point.prompt_replicas, point.drafting
 
 
 def _part(kind: str, metric: str, point: ServingPoint, fit: str, ratio: float) -> Part:
