@@ -120,7 +120,37 @@ class AttentionShape:
     causal: bool = static(default=True)  # a query sees the new tokens up to itself
     latent: bool = static(default=False)  # values are the first elements of the keys, one head for all queries
     appended: bool = static(default=True)  # engines rotate its queries and append its keys and values to a cache, too
+    slots: Scalar | None = None  # room of the list of keys that each query has of its own; None: keys in their order
+    listed: str | None = static(default=None)  # one of LISTED: what is in these lists; None: there are none
 
+
+@struct
+class ScoreShape:
+    """Scores of an indexer: the new tokens of equal sequences against the keys that are cached for it, on one device."""
+
+    sequences: Scalar
+    queries: Scalar  # new tokens of one sequence
+    keys: Scalar  # of one sequence, each of a token or of several
+    pairs: Scalar  # query-key pairs of one sequence and head
+    heads: Scalar  # of the indexer
+    width: Scalar  # elements of a query and a key
+    paged: bool = static(default=False)  # kernels read keys page by page, so that cores share those of one query
+
+
+@struct
+class ChoiceShape:
+    """Choice of the best of many scores, row by row."""
+
+    rows: Scalar
+    width: Scalar  # scores of one row, mean
+    kept: Scalar  # of them that are chosen at most
+
+
+LISTED = ("selected", "compressed", "blocks")
+"""What lists of keys hold: tokens that an indexer chose; a window and vectors of several tokens; blocks of tokens."""
+
+TILED = (ProductShape, AttentionShape)
+"""Shapes of kernels whose operands lie in device memory: weights, or cached keys and values."""
 
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "convolution", "depthwise")
 """Kinds of kernels. An `Efficiency` has one entry for each; convolutions may share those of `STAND_INS`."""

@@ -137,14 +137,19 @@ def _kernel_lines(table: str, kernels: Kernels, sources: Mapping[str, str]) -> l
         model = getattr(kernels, name)
         if model is None:
             continue
-        # The model's word in files, from its type.
-        word = next(word for word, struct in STRUCTS.items() if struct is type(model))
-        lines += ["", f"[{table}.{name}]", f"model = {json.dumps(word)}", *_field_lines(model)]
         path = f"{table}.{name}"
+        lines += ["", *model_lines(path, model)]
         lines += [f"source = {json.dumps(sources[path])}"]
         own = {key.removeprefix(f"{path}."): text for key, text in sources.items() if key.startswith(f"{path}.")}
         lines += [f"sources.{key} = {json.dumps(text)}" for key, text in own.items()]
     return lines
+
+
+def model_lines(path: str, model: Any) -> list[str]:
+    """Lines of one class of kernels, "linear.wide", in an efficiency file: its head, its model and its constants."""
+    # The model's word in files, from its type.
+    word = next(word for word, struct in STRUCTS.items() if struct is type(model))
+    return [f"[{path}]", f"model = {json.dumps(word)}", *_field_lines(model)]
 
 
 def _field_lines(struct: Any, prefix: str = "") -> list[str]:

@@ -3,19 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
+from jaxroof.efficiency.choice import ChoiceKernel, ScoreKernel, choice_timing, score_timing
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing
 from jaxroof.efficiency.gemm import GemmKernel, gemm_timing
 from jaxroof.efficiency.grouped import GroupedKernel, grouped_timing
 from jaxroof.efficiency.prefill import PrefillKernel, prefill_timing
+from jaxroof.efficiency.selected import SelectedKernel, selected_timing
 from jaxroof.efficiency.sgemm import SgemmKernel, sgemm_timing
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.numerics.struct import struct
-from jaxroof.op import AttentionShape, Kernel
+from jaxroof.op import AttentionShape, Kernel, ProductShape, ScoreShape
 
 KernelModel = StreamKernel | GemmKernel | SgemmKernel | PrefillKernel | GroupedKernel | DecodeKernel
+KernelModel |= SelectedKernel | ScoreKernel | ChoiceKernel
 
 MODELS: dict[type, Callable[[Any, Kernel, Hardware], Timing]] = {
     StreamKernel: stream_timing,
@@ -24,6 +27,9 @@ MODELS: dict[type, Callable[[Any, Kernel, Hardware], Timing]] = {
     PrefillKernel: prefill_timing,
     GroupedKernel: grouped_timing,
     DecodeKernel: decode_timing,
+    SelectedKernel: selected_timing,
+    ScoreKernel: score_timing,
+    ChoiceKernel: choice_timing,
 }
 """Struct of constants -> the function that prices an op by them."""
 
@@ -37,7 +43,13 @@ class Kernels:
     scaled: KernelModel | None = None  # the same with a scale per block
     block4: KernelModel | None = None  # operands of 4 bits, with a scale per block of 16 or 32
     latent: KernelModel | None = None  # attention to latent vectors
-    plain: StreamKernel | None = None  # ops of the kind without a shape: index scores, recurrent states
+    selected: KernelModel | None = None  # attention to latent vectors that an indexer chose for each query
+    compressed: KernelModel | None = None  # attention to a window and to vectors of several tokens
+    blocks: KernelModel | None = None  # attention to chosen blocks of the keys of several heads
+    scores: KernelModel | None = None  # scores of an indexer with keys of 8 bits and less
+    wide_scores: KernelModel | None = None  # those with keys of 16 bits
+    choice: KernelModel | None = None  # choice of the best of them
+    plain: StreamKernel | None = None  # ops of the kind without a shape of attention: recurrent states
 
 
 def class_of(kernels: Kernels, op: Kernel) -> str:
@@ -51,11 +63,18 @@ def class_of(kernels: Kernels, op: Kernel) -> str:
             candidates = ["scaled", *candidates]
         if op.precision == "fp4":
             candidates = ["block4", *candidates]
-    if isinstance(op.shape, AttentionShape) and op.shape.latent:
-        candidates = ["latent", *candidates]
+    if isinstance(op.shape, AttentionShape):
+        if op.shape.latent:
+            candidates = ["latent", *candidates]
+        if op.shape.listed is not None:
+            candidates = [op.shape.listed, *candidates]
     # No shape: the op is a stream of bytes of this kind, such as a recurrent state's update.
-    if op.shape is None:
+    elif not isinstance(op.shape, ProductShape):
         candidates = ["plain", *candidates]
+        if isinstance(op.shape, ScoreShape):
+            candidates = ["scores" if op.precision in LOW_PRECISIONS else "wide_scores", *candidates]
+        elif op.shape is not None:
+            candidates = ["choice", *candidates]
     return next(name for name in candidates if getattr(kernels, name) is not None)
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, on_cores, reached
+from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, joined, on_cores, reached
 from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.numerics.arrays import jnp
@@ -123,7 +123,7 @@ def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Tim
     pair = _pair_time(kernel, loop, op, cores, peak, missing)
     # Perfect balance over cores is the mean; the longest tile, which cores cannot share, is the other bound.
     share = tiles.pairs / cores.count
-    compute = pair.both * _joined(share, kernel.tail * tiles.longest)
+    compute = pair.both * joined(share, kernel.tail * tiles.longest)
     times = {"matrix": share * pair.matrix, "vector": share * pair.vector}
     if pair.exp is not None:
         times["exp"] = share * pair.exp
@@ -258,13 +258,6 @@ def _both(first: Scalar, second: Scalar, serial: Scalar) -> Scalar:
     longer = jnp.maximum(first, second)
     ratio = jnp.minimum(first, second) / jnp.where(longer > 0.0, longer, 1.0)
     return longer * jnp.sqrt(1.0 + ratio * (ratio + 2.0 * serial))
-
-
-def _joined(first: Scalar, second: Scalar) -> Scalar:
-    """Fourth-power norm of two numbers."""
-    longer = jnp.maximum(first, second)
-    square = jnp.square(jnp.minimum(first, second) / jnp.where(longer > 0.0, longer, 1.0))
-    return longer * jnp.sqrt(jnp.sqrt(1.0 + square * square))
 
 
 def _resident(touched: Scalar, capacity: Scalar) -> Scalar:

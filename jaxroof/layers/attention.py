@@ -1,5 +1,6 @@
 """Softmax attention with grouped keys and values: its struct, matrices, ops, cache and rules."""
 
+import dataclasses
 from collections.abc import Iterator
 
 from jaxroof.batch import Batch, Decode, Prefill
@@ -21,10 +22,9 @@ from jaxroof.layers.sight import (
     Selection,
     Sight,
     attended_pairs,
+    choice_ops,
     decoded_context,
     index_key_bytes,
-    indexer_matrices,
-    indexer_ops,
     kept_tokens,
     mean_length,
     reachable_past,
@@ -32,7 +32,7 @@ from jaxroof.layers.sight import (
 )
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.smooth import maximum
+from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar, static, struct
 from jaxroof.op import ATTENTION_PHASES, AttentionShape, Kernel, Ops, in_phase, with_role
 
@@ -152,15 +152,28 @@ def attention_matrices(attention: Attention, hidden: Scalar, deployment: Deploym
     # EAGLE-3's first layer reads an embedding and a hidden state side by side.
     inputs = hidden if attention.inputs is None else attention.inputs * hidden
     direct = queries if attention.query_rank is None else attention.query_rank
+    if attention.selection is not None:
+        # Queries and keys of a block indexer are rows of the same matrix.
+        indexer = _selection_per_device(attention.selection, deployment)
+        keys = keys + indexer.heads * indexer.head_dim + indexer.key_outputs
     matrices = {
         "qkv_proj": Matrix(inputs, direct + keys, attention.qkv, reads_norm=True),
         "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output, to_residual=True),
     }
     if attention.query_rank is not None:
         matrices["q_up_proj"] = Matrix(attention.query_rank, queries, attention.qkv)
-    if attention.selection is not None:
-        matrices |= indexer_matrices(attention.selection, hidden, None)
     return matrices
+
+
+def _selection_per_device(selection: Selection, deployment: Deployment) -> Selection:
+    """The part of a block indexer on one device: its heads are split, as those of the keys that they choose for.
+
+    Its projections are rows of the layer's, and its keys are written beside the layer's.
+
+    Source: sgl-project/sglang, models/minimax_m3.py (v0.5.16): heads // min(tp, heads), _FusedQKVIndexProj;
+    vllm-project/vllm, models/minimax_m3 (v0.24.0): MinimaxM3QKVParallelLinearWithIndexer.
+    """
+    return dataclasses.replace(selection, heads=maximum(selection.heads / deployment.tp, 1.0))
 
 
 def attention_ops(
@@ -178,6 +191,11 @@ def attention_ops(
     matrices = attention_matrices(attention, hidden, deployment)
     # QK-norm is a pass of its own over queries and keys before the rotation.
     normed = attention.qk_norm * (q_width + k_width)
+    indexed, index_bytes = 0.0, 0.0
+    if attention.selection is not None:
+        indexer = _selection_per_device(attention.selection, deployment)
+        indexed = (indexer.heads + 1.0) * indexer.head_dim
+        index_bytes = indexer.head_dim * (indexer.key_bytes - activation)
     ops = projection(
         "qkv_proj",
         tokens,
@@ -191,15 +209,15 @@ def attention_ops(
     # Rotary embedding of queries and keys, and the write of new keys and values into the cache at its precision.
     ops["rope_kv_write"] = elementwise(
         tokens,
-        reads=q_width + k_width + v_width + normed,
-        writes=q_width + normed + (k_width + v_width) * deployment.kv_bytes / activation,
+        reads=q_width + k_width + v_width + normed + indexed,
+        writes=q_width + normed + indexed + ((k_width + v_width) * deployment.kv_bytes + index_bytes) / activation,
         element_bytes=activation,
-        flops=ROPE_FLOPS * (q_width + k_width) + NORM_FLOPS * normed,
+        flops=ROPE_FLOPS * (q_width + k_width + indexed) + NORM_FLOPS * (normed + attention.qk_norm * indexed),
         count=count,
         kernels=2.0 + attention.qk_norm,
     )
     if attention.selection is not None:
-        ops |= indexer_ops(attention.selection, hidden, None, deployment, batch, tokens, count)
+        ops |= choice_ops(indexer, deployment, batch, 1.0, count)
     # Prompts and decoding sequences of one step share projections, but not attention: their kernels differ.
     if batch.prefill is not None:
         ops |= prefill_attention(attention, deployment, batch.prefill, count)
@@ -220,18 +238,22 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
     # Windows bound what is read of the past; new tokens are read whole, as each is a key of those after it.
     kv_heads, keys = kv_heads_per_device(attention, deployment), reachable_past(past, seen) + new
+    pairs = attended_pairs(new, past, seen) / cp
     shape = AttentionShape(
         sequences=prefill.sequences,
         # Zigzag split of a causal prompt: every device has early and late queries, hence the same share of the pairs.
         queries=new / cp,
-        keys=keys,
-        pairs=attended_pairs(new, past, seen) / cp,
+        # Few queries choose few blocks: of a long past no more is read.
+        keys=keys if attention.selection is None else minimum(keys, pairs),
+        pairs=pairs,
         heads=attention.heads / deployment.tp,
         kv_heads=kv_heads,
         key_width=attention.head_dim,
         value_width=attention.value_dim,
         kv_bytes=deployment.kv_bytes,
         causal=seen.causal,
+        slots=None if attention.selection is None else attention.selection.tokens,
+        listed=None if attention.selection is None else "blocks",
     )
     kernels = attention_kernels("prefill_attention", deployment, shape, count)
     # Ring attention sends keys and values as they are computed, before the cache's format.
@@ -262,6 +284,8 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
         key_width=attention.head_dim,
         value_width=attention.value_dim,
         kv_bytes=deployment.kv_bytes,
+        slots=None if attention.selection is None else attention.selection.tokens,
+        listed=None if attention.selection is None else "blocks",
     )
     kernels = attention_kernels("decode_attention", deployment, shape, count)
     # Each device has partial outputs of its share of the keys; softmax statistics let them be added (log-sum-exp),

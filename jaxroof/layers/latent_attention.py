@@ -18,6 +18,7 @@ from jaxroof.layers.sight import (
 )
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import minimum
 from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import AttentionShape, Ops, in_phase
 
@@ -187,8 +188,10 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
     if isinstance(part, Prefill):
         phase = "prefill"
         new, past = (mean_length(tokens, sequences) for tokens in (part.tokens, part.past))
-        keys, queries, pairs = new + past, new / cp, attended_pairs(new, past, seen) / cp
-        exchange = context_exchange(sequences * keys * width * activation, deployment, count)
+        queries, pairs = new / cp, attended_pairs(new, past, seen) / cp
+        # Few queries choose few tokens: of a long past no more is read.
+        keys = new + past if attention.selection is None else minimum(new + past, pairs)
+        exchange = context_exchange(sequences * (new + past) * width * activation, deployment, count)
         combine: Ops = {}
     else:
         phase, queries = "decode", tokens_per_sequence(deployment)
@@ -211,6 +214,8 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
         value_width=attention.latent,
         kv_bytes=deployment.kv_bytes,
         latent=True,
+        slots=seen.limit,
+        listed=None if attention.selection is None else "selected",
     )
     kernel = fused_attention(f"{phase}_attention", deployment, shape, count)
     # One small matrix per head: rows are tokens times heads.

@@ -1,7 +1,7 @@
 """Measured calls of one kind on one device, and what an efficiency says they take."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from hwspaces.files import document
 from hwspaces.files.extras import installing
 from jaxroof.efficiency import Efficiency
-from jaxroof.hardware import Hardware
+from jaxroof.hardware import Hardware, on_host
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import AnyOp
 from jaxroof.roofline import op_deviation, op_time
@@ -27,6 +27,20 @@ CHUNK = 1 << 13
 
 
 @dataclasses.dataclass(frozen=True)
+class HostLaunches:
+    """A benchmark whose host launches kernels one by one: it takes no less than the host does."""
+
+    time: float  # s of the host per kernel
+    more: float = 0.0  # kernels beside those of the ops
+    above: float = 0.0  # sequences of a batch up to which kernels are replayed from a graph all the same
+
+    def seconds(self, ops: Sequence[AnyOp], columns: Columns, hardware: Hardware) -> Any:
+        """s that the host takes, shape [rows]; 0 where it launches nothing."""
+        kernels = sum(op.count * op.kernels for op in ops) + self.more
+        return np.where(columns["batch_size"] > self.above, on_host(self.time * kernels, hardware), 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
 class KernelGroup:
     """Rows whose ops are of one structure: one kind, precision, engine, version, kernel and device."""
 
@@ -39,6 +53,8 @@ class KernelGroup:
     call: Call
     columns: dict[str, np.ndarray]  # shape [rows] each
     seconds: np.ndarray  # measured, shape [rows]
+    table: str | None = None  # of rows that are whole blocks of many ops: its name
+    host: HostLaunches | None = None  # None: kernels are replayed from a graph, or are one
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -55,8 +71,11 @@ def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) ->
     with eager():
         for start in range(0, len(group), CHUNK):
             part = slice(start, start + CHUNK)
-            ops = group.call({name: column[part] for name, column in group.columns.items()})
-            figures[0, part] = sum(op.count * op_time(op, hardware, efficiency) for op in ops)
+            columns = {name: column[part] for name, column in group.columns.items()}
+            ops = group.call(columns)
+            times = sum(op.count * op_time(op, hardware, efficiency) for op in ops)
+            least = 0.0 if group.host is None else group.host.seconds(ops, columns, hardware)
+            figures[0, part] = np.maximum(times, least)
             figures[1, part] = sum(op.count * op_deviation(op, hardware, efficiency) for op in ops)
     return figures[0], figures[1]
 
