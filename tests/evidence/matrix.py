@@ -46,18 +46,19 @@ class Scored(NamedTuple):
     parts: list[Part]
     left: list[Left]
     seconds: float
+    working: float  # s of a core
 
 
 def scored(name: str, folder: Path, share: int) -> Scored:
     """The rows of one share of a source; a source that cannot be read is left out with its reason."""
-    begun, entry = time.perf_counter(), SOURCES[name]
+    begun, working, entry = time.perf_counter(), time.process_time(), SOURCES[name]
     data = Measured(folder, share, entry.shares)
     parts: list[Part] = []
     try:
         parts += (part._replace(source=name) for part in entry.parts(data) if len(part.measured))
     except (ValueError, OSError) as error:  # what was read of it before counts
         data.left.append(Left(f"{name} ends: {error}", 0))
-    return Scored(name, _joined(parts), data.left, time.perf_counter() - begun)
+    return Scored(name, _joined(parts), data.left, time.perf_counter() - begun, time.process_time() - working)
 
 
 def _joined(parts: Sequence[Part]) -> list[Part]:
@@ -170,7 +171,8 @@ def _scored(options: argparse.Namespace) -> tuple[list[Part], list[Left]]:
     begun = time.perf_counter()
     for one in every(options.only or list(SOURCES), options.data, options.jobs):
         rows = sum(len(part.measured) for part in one.parts)
-        print(f"{one.name}: {rows:,} rows in {one.seconds:.0f} s", file=sys.stderr, flush=True)
+        took = f"{one.seconds:.0f} s, {one.working:.0f} s of a core"
+        print(f"{one.name}: {rows:,} rows in {took}", file=sys.stderr, flush=True)
         parts, left = parts + one.parts, left + one.left
     # In one order, whichever process ended first.
     parts.sort(key=lambda part: tuple(getattr(part, name) for name in LABELS))
