@@ -129,7 +129,14 @@ def parts_of(found: xr.Dataset) -> tuple[list[Part], list[Left]]:
     several("--only", SOURCES, "this source alone"),
     flag("--by", metavar="LABELS", help=f"print errors by some of {', '.join(LABELS)} (default: {TOTALS})"),
     flag("--write", action="store_true", help="keep the figures, and write the page"),
-    flag("--check", action="store_true", help="compare with the figures that are kept; 1 where a cell is worse"),
+    flag(
+        "--check",
+        nargs="?",
+        const=KEPT,
+        type=Path,
+        metavar="FILE",
+        help="compare with the figures that are kept, or with those of a file; 1 where a cell is worse",
+    ),
     flag("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: one per core)"),
     flag("-o", "--output", type=Path, default=Path("evidence.nc"), help="dataset of all rows (default: evidence.nc)"),
 )
@@ -152,7 +159,11 @@ def main(options: argparse.Namespace) -> int:
         _replace(KEPT, text_of(found))
         _replace(PAGE, page(parts, left))
         console.print(f"{KEPT} and {PAGE} are written")
-    return _checked(console, list(moves(found, read(KEPT), _kinds(options, parts)))) if options.check else 0
+    if options.check is None:
+        return 0
+    kept = read(options.check)
+    console.print(f"{len(found.keys() - kept.keys())} cells are new")
+    return _checked(console, list(moves(found, kept, _kinds(options, parts))))
 
 
 def _read(options: argparse.Namespace) -> tuple[list[Part], list[Left]]:
