@@ -46,18 +46,19 @@ class Scored(NamedTuple):
     parts: list[Part]
     left: list[Left]
     seconds: float
+    working: float  # s of a core
 
 
 def scored(name: str, folder: Path, share: int) -> Scored:
     """The rows of one share of a source; a source that cannot be read is left out with its reason."""
-    begun, entry = time.perf_counter(), SOURCES[name]
+    begun, working, entry = time.perf_counter(), time.process_time(), SOURCES[name]
     data = Measured(folder, share, entry.shares)
     parts: list[Part] = []
     try:
         parts += (part._replace(source=name) for part in entry.parts(data) if len(part.measured))
     except (ValueError, OSError) as error:  # what was read of it before counts
         data.left.append(Left(f"{name} ends: {error}", 0))
-    return Scored(name, _joined(parts), data.left, time.perf_counter() - begun)
+    return Scored(name, _joined(parts), data.left, time.perf_counter() - begun, time.process_time() - working)
 
 
 def _joined(parts: Sequence[Part]) -> list[Part]:
@@ -128,7 +129,14 @@ def parts_of(found: xr.Dataset) -> tuple[list[Part], list[Left]]:
     several("--only", SOURCES, "this source alone"),
     flag("--by", metavar="LABELS", help=f"print errors by some of {', '.join(LABELS)} (default: {TOTALS})"),
     flag("--write", action="store_true", help="keep the figures, and write the page"),
-    flag("--check", action="store_true", help="compare with the figures that are kept; 1 where a cell is worse"),
+    flag(
+        "--check",
+        nargs="?",
+        const=KEPT,
+        type=Path,
+        metavar="FILE",
+        help="compare with the figures that are kept, or with those of a file; 1 where a cell is worse",
+    ),
     flag("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: one per core)"),
     flag("-o", "--output", type=Path, default=Path("evidence.nc"), help="dataset of all rows (default: evidence.nc)"),
 )
@@ -151,7 +159,11 @@ def main(options: argparse.Namespace) -> int:
         _replace(KEPT, text_of(found))
         _replace(PAGE, page(parts, left))
         console.print(f"{KEPT} and {PAGE} are written")
-    return _checked(console, list(moves(found, read(KEPT), _kinds(options, parts)))) if options.check else 0
+    if options.check is None:
+        return 0
+    kept = read(options.check)
+    console.print(f"{len(found.keys() - kept.keys())} cells are new")
+    return _checked(console, list(moves(found, kept, _kinds(options, parts))))
 
 
 def _read(options: argparse.Namespace) -> tuple[list[Part], list[Left]]:
@@ -170,7 +182,8 @@ def _scored(options: argparse.Namespace) -> tuple[list[Part], list[Left]]:
     begun = time.perf_counter()
     for one in every(options.only or list(SOURCES), options.data, options.jobs):
         rows = sum(len(part.measured) for part in one.parts)
-        print(f"{one.name}: {rows:,} rows in {one.seconds:.0f} s", file=sys.stderr, flush=True)
+        took = f"{one.seconds:.0f} s, {one.working:.0f} s of a core"
+        print(f"{one.name}: {rows:,} rows in {took}", file=sys.stderr, flush=True)
         parts, left = parts + one.parts, left + one.left
     # In one order, whichever process ended first.
     parts.sort(key=lambda part: tuple(getattr(part, name) for name in LABELS))

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import hwspaces
 from jaxroof.numerics.arrays import eager
-from jaxroof.step.step import step_time
 from sweeps.measure.validate.die_areas import die_areas
+from sweeps.measure.validate.engine_steps import GROUPS, step_errors
 from sweeps.measure.validate.single_requests import request_errors
 from sweeps.measure.validate.training_passes import measured_passes, scored_passes
 from tests.evidence import mlenergy, other_devices, saturated_throughput, step_cycles
@@ -23,24 +23,21 @@ SERVING_FIT = ("H100-SXM", "H200-SXM", "B200-SXM")
 
 def steps(data: Measured) -> Iterator[Part]:
     """Wall times of single vLLM steps, which the fit of its host's times has seen."""
-    efficiency = engine_efficiencies()["vllm"]
-    with eager():
-        for one in step_cycles.observations(data.folder / STEPS):
-            step = one.step
-            prompts = float(step.mixed.prefill.sequences) > 0.0
-            found = step_time(step.hardware, step.model, step.deployment, step.mixed, efficiency)
-            yield single(
-                kind="engine steps",
-                case="prompts and decoding" if prompts else "decoding",
-                device=step_cycles.HARDWARE,
-                engine=one.engine,
-                release=step_cycles.RELEASE,
-                fit="learned_fit",
-                predicted=float(found),
-                measured=one.seconds,
-                model=one.model,
-                load=f"up to {step_cycles.octave(float(step.decode.decode.sequences))} sequences",
-            )
+    found = step_errors(data.folder / STEPS, step_cycles.HARDWARE, engine_efficiencies()["vllm"])
+    data.leave(found.left_out)
+    for one in found.scored:
+        yield single(
+            kind="engine steps",
+            case=GROUPS["batch"](one.step),
+            device=step_cycles.HARDWARE,
+            engine="vllm",
+            release=step_cycles.RELEASE,
+            fit="learned_fit",
+            predicted=one.predicted,
+            measured=one.step.seconds,
+            model=one.step.model_name,
+            load=f"{GROUPS['sequences'](one.step)} sequences",
+        )
 
 
 def requests(data: Measured) -> Iterator[Part]:

@@ -11,13 +11,7 @@ import workloads
 from jaxroof.model import has_experts
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, records, rows
 from sweeps.measure.validate.serving.launches import INFERENCEX, Layout, LoggedRun
-from sweeps.measure.validate.serving.serving_points import (
-    OF_DYNAMO,
-    SEED,
-    ServingPoint,
-    checkpoint_of,
-    served_point,
-)
+from sweeps.measure.validate.serving.serving_points import OF_DYNAMO, SEED, ServingPoint, checkpoint_of, served_point
 
 GPUS = {"b200": "b200_sxm", "h100": "h100_sxm", "h200": "h200_sxm"}
 """Names of the file -> those of the catalogue, where they differ."""
