@@ -126,7 +126,7 @@ class AttentionShape:
 
 @struct
 class ScoreShape:
-    """Scores of an indexer: the new tokens of equal sequences against the keys that are cached for it, on one device."""
+    """Scores of an indexer: new tokens of equal sequences against the keys that are cached for it, on one device."""
 
     sequences: Scalar
     queries: Scalar  # new tokens of one sequence

@@ -1,16 +1,7 @@
 """Time of an indexer: scores of cached keys for every query, and the choice of the best of each row."""
 
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import (
-    Constants,
-    Spread,
-    Timing,
-    clock_cycles,
-    factor,
-    fixed_time,
-    on_cores,
-    reached,
-)
+from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, fixed_time, on_cores, reached
 from jaxroof.hardware import Hardware, clock, gpu_cores, matrix_peak
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum
@@ -89,7 +80,9 @@ class ChoiceKernel:
 
     launch_cycles: Scalar = clock_cycles("clock cycles per run", "launch inside a graph, fill and drain")
     launch_time: Scalar = fixed_time("time per run that no clock shortens")
-    row_cycles: Scalar = clock_cycles("clock cycles of a core per row", "histograms, their sums, writing what is chosen")
+    row_cycles: Scalar = clock_cycles(
+        "clock cycles of a core per row", "histograms, their sums, writing what is chosen"
+    )
     core_bytes: Scalar = number("B/clock/core", "bytes of scores that a core takes per clock cycle", most=1e4)
     bandwidth: Scalar = reached("share of HBM bandwidth")
     spread: Spread | None = part(default=None)
@@ -97,7 +90,7 @@ class ChoiceKernel:
 
 
 def choice_timing(kernel: ChoiceKernel, op: Kernel, hardware: Hardware) -> Timing:
-    """Time of one run: launch, and rows that one core each works through; a row no longer than its choice is taken whole.
+    """Time of one run: launch, and rows that a core each works through; one no longer than its choice is taken whole.
 
     row = (row_cycles + 4 width / core_bytes) / clock where width > kept, else 0
     time = launch + max(max(rows / cores, 1) row, bytes / (bandwidth HBM))

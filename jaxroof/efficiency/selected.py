@@ -17,7 +17,7 @@ from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, positive_part
 from jaxroof.numerics.struct import Scalar, number, part, share, static, struct
-from jaxroof.op import Kernel, cached_width, kernel_precision
+from jaxroof.op import Kernel, kernel_precision
 from jaxroof.units import unit_time
 
 WIDE_BYTES = 2.0
@@ -31,7 +31,9 @@ class SelectedKernel:
     launch_cycles: Scalar = clock_cycles("clock cycles per run", "launches inside a graph of it and the kernels around")
     launch_time: Scalar = fixed_time("time per run that no clock shortens")
     matrix: Scalar = reached("share of the matrix peak")
-    least_rows: Scalar = number("1", "query heads of a KV head that are multiplied at least", "others are zeros", most=1e4)
+    least_rows: Scalar = number(
+        "1", "query heads of a KV head that are multiplied at least", "others are zeros", most=1e4
+    )
     padded: Scalar = share("share of a list's empty slots that is multiplied all the same", zero=True)
     short_padded: Scalar | None = share(
         "`padded` where the list has room for all of a sequence", "None: the same", zero=True, default=None
@@ -39,9 +41,6 @@ class SelectedKernel:
     tail: Scalar = factor("times of one query's time on one core, which no number of cores shortens")
     least_slots: Scalar | None = number(
         "1", "keys that a list is filled up to", "None: to none", most=1e5, default=None
-    )
-    gather: Scalar | None = reached(
-        "share of L2 bandwidth at which rows are gathered, query by query", "None: it never binds", default=None
     )
     sequence_cycles: Scalar | None = clock_cycles(
         "clock cycles per sequence, one after the other", "None: none", default=None
@@ -65,18 +64,18 @@ class SelectedKernel:
 
 
 def selected_timing(kernel: SelectedKernel, op: Kernel, hardware: Hardware) -> Timing:
-    """Time of one run: launch, and products beside the gathering of keys.
+    """Time of one run: launch, and products beside the reading of keys.
 
     slots = max(seen + padded (room - seen), least_slots),  rows = max(heads per KV head, least_rows)
     flops = 2 slots rows (key_width + value_width) per query and KV head
     compute = ((flops of all / peak)^4 + (tail flops of one cores / peak)^4)^(1/4) / matrix
     launch = (launch_cycles + sequence_cycles sequences) / clock + launch_time
-    time = launch + hypot(max(compute, gathered / l2), bytes / hbm),  gathered = seen keys' bytes per query and KV head
+    time = launch + hypot(compute, bytes / (scattered HBM))
 
     Args:
       kernel: constants.
       op: with an `AttentionShape` whose `slots` are the room of a list, and `pairs` over `queries` the mean seen.
-      hardware: where it runs; without an L2 gathering does not bind.
+      hardware: where it runs.
 
     Returns:
       Total and the seconds that each resource alone would take; 0 where nothing is launched. Differentiable.
@@ -117,11 +116,7 @@ def selected_timing(kernel: SelectedKernel, op: Kernel, hardware: Hardware) -> T
     compute = joined(every, alone)
     times = {"matrix": every}
 
-    # memory: every query has a list of its own, so rows pass the L2 once per query and HBM about once
-    gathered = queries * shape.kv_heads * seen * cached_width(shape) * shape.kv_bytes
-    if hardware.memory.l2 is not None and kernel.gather is not None:
-        times["l2"] = gathered * unit_time(hardware, "l2", kernel.gather)
-        compute = maximum(compute, times["l2"])
+    # memory: rows that are scattered over pages; those that several queries choose stay in L2
     times["hbm"] = op.bytes * unit_time(hardware, "hbm", kernel.scattered)
     square = compute * compute + times["hbm"] * times["hbm"]
     # Double `where`: the root's slope at 0 is infinite.

@@ -6,7 +6,16 @@ from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, positive_part
 from jaxroof.numerics.struct import Scalar, given
-from jaxroof.op import TILED, AttentionShape, Kernel, ProductShape, cached_bytes, inner_bytes, stored_bytes, stored_elements
+from jaxroof.op import (
+    TILED,
+    AttentionShape,
+    Kernel,
+    ProductShape,
+    cached_bytes,
+    inner_bytes,
+    stored_bytes,
+    stored_elements,
+)
 
 
 def as_one_memory(op: Kernel, hardware: Hardware) -> Kernel:

@@ -11,9 +11,9 @@ from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import (
-    TILED,
     ATTENTION_PHASES,
     PRODUCTS,
+    TILED,
     AnyOp,
     AttentionShape,
     Kernel,

@@ -44,7 +44,11 @@ Rows = Callable[[Block], np.ndarray]
 """Mask of a group's rows."""
 
 
-@fitting(data("folder with the tables of attention blocks"), flag("--engine", required=True, choices=FITS, help="whose kernels"), width=120)
+@fitting(
+    data("folder with the tables of attention blocks"),
+    flag("--engine", required=True, choices=FITS, help="whose kernels"),
+    width=120,
+)
 def main(options: argparse.Namespace, console: Console) -> str:
     """Fit and print."""
     folder, engine = options.data, options.engine
@@ -66,7 +70,9 @@ def beginning(folder: Path, engine: str) -> Constants:
     start = starting(engine)
     if engine == "sglang":
         return start
-    return start | {path: kernel for path, kernel in shared(folder).items() if path in _scores(engine) or "choice" in path}
+    return start | {
+        path: kernel for path, kernel in shared(folder).items() if path in _scores(engine) or "choice" in path
+    }
 
 
 def _scores(engine: str) -> tuple[str, str]:
@@ -100,11 +106,19 @@ def _error_table(rows: Sequence[Block], engine: str, start: Constants, constants
     }
     for device in devices:
         columns["device out"] |= held_out(
-            rows, engine, start, lambda b, d=device: b.seen & (b.group.device != d), lambda b, d=device: _all(b, b.group.device == d)
+            rows,
+            engine,
+            start,
+            lambda b, d=device: b.seen & (b.group.device != d),
+            lambda b, d=device: _all(b, b.group.device == d),
         )
     for word in NEW_MODELS:
         columns["model out"] |= held_out(
-            rows, engine, start, lambda b, w=word: b.seen & (w not in b.group.precision), lambda b, w=word: _all(b, w in b.group.precision)
+            rows,
+            engine,
+            start,
+            lambda b, w=word: b.seen & (w not in b.group.precision),
+            lambda b, w=word: _all(b, w in b.group.precision),
         )
     table = Table(title=f"{engine}: median/MAPE (signed median), %; rows", title_justify="left")
     for name in ("table and device", *columns):
@@ -129,7 +143,9 @@ def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str
     """The table of one class: constants, spread on sites that were left out, hull and source."""
     own = [b for b in rows if any(path == each for each, _ in b.moved)]
     if not own:  # kernels that another engine's tables time alone
-        return "\n".join([*model_lines(path, constants[path]), 'source = "as SGLang\'s, whose tables time the kernel alone"'])
+        return "\n".join(
+            [*model_lines(path, constants[path]), 'source = "as SGLang\'s, whose tables time the kernel alone"']
+        )
     out = np.concatenate([np.stack([predicted(b, constants), b.group.seconds])[:, ~b.seen] for b in own], axis=1)
     seen = np.concatenate([np.stack([predicted(b, constants), b.group.seconds])[:, b.seen] for b in own], axis=1)
     logs, long = np.abs(np.log(out[0] / out[1])), out[1] >= SHORT

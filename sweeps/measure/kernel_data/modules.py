@@ -20,9 +20,9 @@ from jaxroof.layers.sight import Selection
 from jaxroof.model import Mixer, WeightFormat
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp, AttentionShape, Kernel, Ops
-from workloads.models.layer import FP8_SCORES, SCALED_FP8
 from sweeps.measure.kernel_data.eager import host_launches
 from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
+from workloads.models.layer import FP8_SCORES, SCALED_FP8
 
 COLUMNS = ("gpu", "backend", "version", "kernel_source", "model", "kv_cache_dtype", "mla_dtype", "gemm_type")
 COLUMNS += ("num_heads", "batch_size", "isl", "step", "latency_us")
@@ -95,7 +95,9 @@ TABLES = {
     "sparse_attention__dsv4_paged_mqa_logits_module": Part("index scores", "", 4.0, ("index_scores",), ("vllm",)),
     "sparse_attention__glm5_topk_module": Part("index top-k", "", None, ("index_top_k",), (), None, True),
     "sparse_attention__dsv4_csa_topk_calib": Part("index top-k", "", 4.0, ("index_top_k",), (), None, True),
-    "sparse_attention__glm5_dsa_attn_module": Part("attention to selected tokens", "prefill", None, ("_attention",), (), 2.0),
+    "sparse_attention__glm5_dsa_attn_module": Part(
+        "attention to selected tokens", "prefill", None, ("_attention",), (), 2.0
+    ),
     "sparse_attention__dsv4_hca_attn_module": Part("attention to compressed vectors", "", 128.0, ("_attention",)),
 }
 """Name of a table without its ending -> what it times."""

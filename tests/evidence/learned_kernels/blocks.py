@@ -161,7 +161,9 @@ def fitted(rows: Sequence[Block], start: Constants, fit: Fit) -> Constants:
     return with_values(start, named(solution.x), fit.own)
 
 
-def all_fitted(rows: Sequence[Block], fits: Iterable[Fit], start: Constants, seen: Callable[[Block], np.ndarray]) -> Constants:
+def all_fitted(
+    rows: Sequence[Block], fits: Iterable[Fit], start: Constants, seen: Callable[[Block], np.ndarray]
+) -> Constants:
     """Every fit of an engine, one after the other, each on the rows of its tables and devices that `seen` leaves."""
     for fit in fits:
         own = [b for b in rows if b.table in fit.tables and (not fit.devices or b.group.device in fit.devices)]
@@ -214,35 +216,47 @@ def listed(
       padded: whether empty slots of a list are multiplied.
       more: others that move, of `MORE`.
     """
-    moved = []
+    moved = list(own(name, kinds, low=low, padded=padded, more=more))
     for kind in kinds:
-        decode = kind == "decode_attention"
-        moved += [
-            _p(f"{kind}.{name}.launch_cycles", 1.5e4, 0.7, 300.0, 2e5),
-            _p(f"{kind}.{name}.matrix", 0.45, 0.4, 0.02, 1.0, "FlashMLA, README: 410 to 640 TFLOP/s on H800"),
-            _p(f"{kind}.{name}.tail", 0.05 if decode else 0.5, 0.7, 1e-3, 2.0),
-        ]
-        if padded:
-            moved.append(_p(f"{kind}.{name}.padded", 0.15, 1.5, 1e-3, 1.0))
-        if low:
-            moved.append(_p(f"{kind}.{name}.low_cache", 1.2, 0.3, 0.4, 4.0))
+        moved.append(_p(f"{kind}.{name}.tail", 0.05 if kind == "decode_attention" else 0.5, 0.7, 1e-3, 2.0))
         if low and padded:
             moved.append(_p(f"{kind}.{name}.low_padded", 0.4, 1.5, 1e-3, 1.0))
-        moved += [dataclasses.replace(MORE[each], path=f"{kind}.{name}.{each}") for each in more if each != "sequence_cycles"]
-    if "sequence_cycles" in more:
-        moved.append(dataclasses.replace(MORE["sequence_cycles"], path=f"prefill_attention.{name}.sequence_cycles"))
     if "decode_attention" in kinds:
         moved.append(_p(f"decode_attention.{name}.scattered", 0.6, 0.3, 0.05, 1.0))
     return tuple(moved)
 
 
+def own(
+    name: str, kinds: Sequence[str] = BOTH, *, low: bool = True, padded: bool = True, more: Sequence[str] = ()
+) -> tuple[Parameter, ...]:
+    """Those of them that a class of cores has of its own, as its kernels are others."""
+    moved = []
+    for kind in kinds:
+        moved += [
+            _p(f"{kind}.{name}.launch_cycles", 1.5e4, 0.7, 300.0, 2e5),
+            _p(f"{kind}.{name}.matrix", 0.45, 0.4, 0.02, 1.0, "FlashMLA, README: 410 to 640 TFLOP/s on H800"),
+        ]
+        if padded:
+            moved.append(_p(f"{kind}.{name}.padded", 0.15, 1.5, 1e-3, 1.0))
+        if low:
+            moved.append(_p(f"{kind}.{name}.low_cache", 1.2, 0.3, 0.4, 4.0))
+        moved += [
+            dataclasses.replace(MORE[each], path=f"{kind}.{name}.{each}")
+            for each in more
+            if kind == "prefill_attention" or each not in OF_PROMPTS
+        ]
+    return tuple(moved)
+
+
 MORE = {
-    "gather": _p("", 0.3, 0.5, 0.05, 1.0),
     "least_rows": _p("", 12.0, 0.4, 1.0, 16.0, "half of the rows of mma.m16n8k16 to all"),
     "least_slots": _p("", 256.0, 0.3, 64.0, 1024.0, "two of FlashMLA's tiles of keys"),
     "sequence_cycles": _p("", 1e3, 1.0, 1.0, 2e4),
 }
 """Constants that only some kernels have."""
+
+OF_PROMPTS = ("sequence_cycles",)
+"""Those of them that decoding does without."""
 
 
 def indexer(name: str, kinds: Sequence[str] = BOTH, tail: bool = True) -> tuple[Parameter, ...]:
@@ -286,7 +300,7 @@ def _selected(tables: tuple[str, ...], low: bool = True) -> tuple[Fit, ...]:
     paths = _both("selected")
     return (
         Fit(tables, paths, listed("selected", low=low), HOPPER),
-        Fit(tables, paths, listed("selected", more=("gather",)), BLACKWELL, "tensor_memory"),
+        Fit(tables, paths, own("selected"), BLACKWELL, "tensor_memory"),
     )
 
 
@@ -295,7 +309,7 @@ def _compressed(tables: tuple[str, ...]) -> Fit:
     return Fit(tables, _both("compressed"), moved)
 
 
-BLOCKS = listed("blocks", more=("least_rows",))
+BLOCKS, OWN_BLOCKS = (each("blocks", more=("least_rows",)) for each in (listed, own))
 
 FITS: dict[str, tuple[Fit, ...]] = {
     "sglang": (
@@ -304,15 +318,15 @@ FITS: dict[str, tuple[Fit, ...]] = {
         *_selected((*DSA, ATTENTION)),
         _compressed(V4),
         Fit(MSA, (*_both("blocks"), *_both("wide_scores")), (*BLOCKS, *indexer("wide_scores")), HOPPER),
-        Fit(MSA, _both("blocks"), BLOCKS, BLACKWELL, "tensor_memory"),
+        Fit(MSA, _both("blocks"), OWN_BLOCKS, BLACKWELL, "tensor_memory"),
     ),
     "vllm": (
         Fit(SCORES, _both("scores"), indexer("scores", tail=False)),
         *_selected(DSA),
         _compressed((*V4, HEAVY)),
         Fit(MSA, (*_both("blocks"), *_both("wide_scores")), (*BLOCKS, *indexer("wide_scores")), THREADS),
-        Fit(MSA, _both("blocks"), BLOCKS, HOPPER, "asynchronous"),
-        Fit(MSA, _both("blocks"), BLOCKS, BLACKWELL, "tensor_memory"),
+        Fit(MSA, _both("blocks"), OWN_BLOCKS, HOPPER, "asynchronous"),
+        Fit(MSA, _both("blocks"), OWN_BLOCKS, BLACKWELL, "tensor_memory"),
     ),
     "trtllm": (
         *_selected(DSA, low=False),
@@ -343,14 +357,20 @@ def starting(engine: str) -> Constants:
         few = dataclasses.replace(few, short_padded=0.0)
     decode = dataclasses.replace(prefill, tail=0.05)
     scores = ScoreKernel(
-        launch_cycles=5e3, launch_time=0.0, matrix=0.5, vector=4.0, bandwidth=0.8, tile_rows=128.0, tile_cycles=1.5e3, tail=0.9
+        launch_cycles=5e3,
+        launch_time=0.0,
+        matrix=0.5,
+        vector=4.0,
+        bandwidth=0.8,
+        tile_rows=128.0,
+        tile_cycles=1.5e3,
+        tail=0.9,
     )
     rows = {"least_rows": 16.0}  # CUDA PTX ISA, mma.m16n8k16
     choice = ChoiceKernel(launch_cycles=4e3, launch_time=0.0, row_cycles=3e3, core_bytes=10.0, bandwidth=0.8)
     found: Constants = {"elementwise.choice": choice}
     for kind, kernel in (("prefill_attention", prefill), ("decode_attention", decode)):
-        # All of L2: only cores with tensor memory are fast enough for it to bind.
-        found[f"{kind}.selected"] = dataclasses.replace(few if kind == "prefill_attention" else kernel, gather=1.0)
+        found[f"{kind}.selected"] = few if kind == "prefill_attention" else kernel
         found[f"{kind}.compressed"] = kernel
         found[f"{kind}.blocks"] = dataclasses.replace(kernel, matrix=0.2, **rows)
         found[f"{kind}.scores"] = scores
