@@ -57,9 +57,7 @@ def measured_ops(table: SurfaceTable, row: Row) -> MeasuredOps:
 def _weights(table: SurfaceTable, row: Row) -> WeightFormat:
     size = row["weight_bytes"] if "weight_bytes" in table.labels else OPERAND_BYTES[table.precision]
     flags = {name: bool(table.labels.get(name)) for name in FLAGS}
-    return WeightFormat(
-        bytes=size, compute=table.precision, scaled=flags["scaled"], dequantised=flags["dequantised"]
-    )
+    return WeightFormat(bytes=size, compute=table.precision, scaled=flags["scaled"], dequantised=flags["dequantised"])
 
 
 def _product(table: SurfaceTable, row: Row) -> MeasuredOps:

@@ -61,7 +61,9 @@ def gridded(points: np.ndarray, values: np.ndarray, axes: Sequence[np.ndarray]) 
     points, values = _merged(points, values)
     shape = tuple(map(len, axes))
     index = [np.clip(_nearest_place(axis, column), 0, None) for axis, column in zip(axes, points.T, strict=True)]
-    at = np.all([np.abs(axis[i] - column) <= SAME for axis, i, column in zip(axes, index, points.T, strict=True)], axis=0)
+    at = np.all(
+        [np.abs(axis[i] - column) <= SAME for axis, i, column in zip(axes, index, points.T, strict=True)], axis=0
+    )
     grid = np.full(shape, np.nan)
     grid[tuple(i[at] for i in index)] = values[at]
     grid = _between(grid, axes)

@@ -175,7 +175,9 @@ def _points(
                 dequantised=product and op.vector_flops is not None,
             )
             with eager():
-                there = {name: np.broadcast_to(np.asarray(n, float), values.shape) for name, n in coordinates(op).items()}
+                there = {
+                    name: np.broadcast_to(np.asarray(n, float), values.shape) for name, n in coordinates(op).items()
+                }
             yield _Points(op_class, table.name, there, values)
 
 
@@ -187,7 +189,9 @@ def _priced(
     for position, table in enumerate(tables):
         # Tables whose positions give the same kinds of ops are priced in one call.
         flags = tuple(table.labels.get(name) for name in FLAGS)
-        alike.setdefault((table.kind, table.precision, tuple(table.axes), tuple(table.labels), flags), []).append(position)
+        alike.setdefault((table.kind, table.precision, tuple(table.axes), tuple(table.labels), flags), []).append(
+            position
+        )
     found: dict[int, tuple[MeasuredOps, np.ndarray]] = {}
     for positions in alike.values():
         rows = [table_rows(tables[position]) for position in positions]
@@ -201,7 +205,7 @@ def _priced(
             table = tables[position]
             measured = table.seconds[table.measured]
             part = slice(start, start := start + len(measured))
-            # What is predicted of the rest must not use up the measured time: at most `LARGEST_PART` of it is taken off.
+            # Predictions of the rest must not use up the measured time: at most `LARGEST_PART` of it is taken off.
             own = np.maximum(measured - before[part], (1.0 - LARGEST_PART) * measured)
             with eager():
                 found[position] = measured_ops(table, row), np.log(own / base[part])
@@ -217,7 +221,8 @@ def _op_times(
         ops = measured_ops(table, columns)
         # A time that depends on no column is one number for all rows.
         return tuple(  # type: ignore[return-value]
-            np.broadcast_to(sum((op_time(op, hardware, efficiency) for op in part), np.zeros(())), shape) for part in ops
+            np.broadcast_to(sum((op_time(op, hardware, efficiency) for op in part), np.zeros(())), shape)
+            for part in ops
         )
 
 
@@ -238,7 +243,9 @@ def _surface(op_class: OpClass, parts: Sequence[_Points], where: str, interpolat
     own = np.log2(np.stack([positions[name] for name in names], axis=1)) if names else np.zeros((len(values), 0))
     labels, place = np.unique(np.round(own, 4), axis=0, return_inverse=True)
     axes = grid_axes(points[:, several], MOST_NODES // len(labels))
-    grids = [gridded(points[place.ravel() == i][:, several], values[place.ravel() == i], axes) for i in range(len(labels))]
+    grids = [
+        gridded(points[place.ravel() == i][:, several], values[place.ravel() == i], axes) for i in range(len(labels))
+    ]
     # Interpolation needs two positions: a single one is repeated.
     padding = [(0, int(len(axis) == 1)) for axis in axes]
     stacked = [np.stack([np.pad(grid[i], padding, mode="edge") for grid in grids]).astype(np.float32) for i in (0, 1)]

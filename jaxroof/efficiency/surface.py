@@ -148,7 +148,9 @@ def shape_excesses(table: Surface, op: Kernel) -> dict[str, Array]:
     of two on; "between": inside of all axes, but that far from any measured shape.
     """
     shape = coordinates(op)
-    excesses = {axis.name: _octaves(maximum(shape[axis.name] / axis.high, axis.low / shape[axis.name])) for axis in table.axes}
+    excesses = {
+        axis.name: _octaves(maximum(shape[axis.name] / axis.high, axis.low / shape[axis.name])) for axis in table.axes
+    }
     for name, position in table.fixed:
         excesses[name] = _counted(jnp.abs(jnp.log2(maximum(shape[name], _SMALLEST) / position)))
     if table.names:

@@ -18,6 +18,7 @@ from sweeps.ask.names import units
 from sweeps.data.labels import number
 from sweeps.run.answer import Answer, OpAnswer, answer
 from sweeps.run.evidence import beyond, without_hulls
+from sweeps.run.joined import Joined, joined_lines, measured_tables, step_joined
 
 THROTTLED = 1.001
 """Slowdown above which the limit of electrical power is worth a line."""
@@ -191,6 +192,19 @@ def beyond_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     return lines
 
 
+def joined(case: Case) -> dict[str, list[Joined]]:
+    """How every step's kernels are priced by a user's measured tables; empty where there are none."""
+    if not measured_tables(case.scenario.efficiency):
+        return {}
+    return {name: step_joined(*step) for name, step in job_of(case.scenario).steps(case.scenario).items()}
+
+
+def surface_lines(case: Case) -> list[str]:
+    """The same in words."""
+    steps = joined(case)
+    return [f"{name}: {line}" if len(steps) > 1 else line for name, own in steps.items() for line in joined_lines(own)]
+
+
 def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
     """Power of a device and energy per token in words, and what the limit costs where it binds; empty if unknown."""
     if "power" not in metrics:
@@ -252,6 +266,7 @@ def show(case: Case, answer: Answer) -> None:
     for label, lines in {
         "error": intervals(metrics),
         "beyond": beyond_lines(case, metrics),
+        "surface": surface_lines(case),
         "power": power_lines(case, metrics),
         "memory": [fit_text(case, metrics)],
         "parts": [parts_text(case)],
@@ -264,6 +279,7 @@ def show(case: Case, answer: Answer) -> None:
 def record(case: Case, answer: Answer) -> dict[str, Any]:
     """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
     ops = {step: [_op_record(op, table) for op in table] for step, table in answer.steps.items()}
+    measured = {step: [row._asdict() for row in rows] for step, rows in joined(case).items()}
     return {
         **case_record(case),
         "workload": dataclasses.asdict(case.scenario.workload),
@@ -272,6 +288,7 @@ def record(case: Case, answer: Answer) -> dict[str, Any]:
         "memory": memory_record(case),
         "metrics": answer.metrics,
         "units": units(answer.metrics),
+        **({"surface": measured} if measured else {}),
         "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
     }
 

@@ -96,10 +96,15 @@ def extrapolated(metrics: Mapping[str, float]) -> bool:
 
 def serving_beyond(scenario: Scenario, sequences: float, isl: float, osl: float) -> Beyond:
     """The same of a step under load: the mean batch that decodes, at the middle of its outputs, beside one prompt."""
+    return beyond(scenario, serving_step(sequences, isl, osl))
+
+
+def serving_step(sequences: float, isl: float, osl: float) -> Batch:
+    """The mean batch that decodes, at the middle of its outputs, beside one prompt."""
     # Requests that decode are at the middle of their outputs on average, hence ISL + OSL / 2 tokens of context.
     decode = Decode(sequences=sequences, context=sequences * (isl + 0.5 * osl))
     prefill = Prefill(sequences=1.0, tokens=isl, past=0.0)
-    return beyond(scenario, Batch(prefill=prefill, decode=decode, logits=sequences + 1.0))
+    return Batch(prefill=prefill, decode=decode, logits=sequences + 1.0)
 
 
 def without_hulls(tree: Any) -> Any:

@@ -105,9 +105,9 @@ def kind_of(table: SurfaceTable) -> str:
     return " ".join([*words, table.kind.replace("_", " "), table.precision])
 
 
-def cases(folder: Path) -> Iterator[tuple[str, tuple[SurfaceTable, ...], Hardware]]:
+def cases(folder: Path, chosen: Sequence[Case] = CASES) -> Iterator[tuple[str, tuple[SurfaceTable, ...], Hardware]]:
     """Name, tables and device of every case whose files are there."""
-    for case in CASES:
+    for case in chosen:
         files = [folder / file for file in case.files]
         if all(file.is_file() for file in files):
             own = imported(files, wanted=case.wanted, drop=True)
@@ -117,7 +117,9 @@ def cases(folder: Path) -> Iterator[tuple[str, tuple[SurfaceTable, ...], Hardwar
 def _errors(logs: np.ndarray, seconds: np.ndarray) -> Errors:
     relative = np.abs(np.expm1(-logs))
     long = relative[seconds >= SHORT]
-    return Errors(len(logs), float(np.median(relative)), float(relative.mean()), float(long.mean()) if len(long) else np.nan)
+    return Errors(
+        len(logs), float(np.median(relative)), float(relative.mean()), float(long.mean()) if len(long) else np.nan
+    )
 
 
 def _shape_mask(table: SurfaceTable) -> np.ndarray:

@@ -60,13 +60,16 @@ def imported(
             provenance[key] = value if key not in provenance else _joined(provenance[key], value)
         left += [f"{path}: {sentence}" for sentence in part.left_out]
         # Rows that cannot be are sorted out first: a mean with a repeat would hide them.
-        checked = [possible(without_duplicates(rows, drop, dropped), entry.hardware, drop, dropped) for rows in part.rows]
+        checked = [
+            possible(without_duplicates(rows, drop, dropped), entry.hardware, drop, dropped) for rows in part.rows
+        ]
         for name, parts in grouped([rows for rows in checked if len(rows)], table_name).items():
             if name in by_name:
                 raise ValueError(f"{path}: {name} is in another of the files already")
             by_name[name] = table_of(joined(parts), name)
     if not by_name or device is None:
-        raise ValueError(f"{', '.join(map(str, files))}: no row is of a kernel that can be imported")
+        reasons = "".join(f": {sentence.partition(': ')[2]}" for sentence in left[:1])
+        raise ValueError(f"{', '.join(map(str, files))}: no row is of a kernel that can be imported{reasons}")
     return Imported(tuple(by_name.values()), device, provenance, dropped, tuple(left))
 
 

@@ -48,6 +48,7 @@ DECODE = ("attn_dtype", "kv_dtype", "head_dim", "n_heads", "n_kv_heads", "batch"
 WHOLE = ("gemm_type", "architecture", "component")
 """Columns of tables that time a whole block, with its projections: no op is the block."""
 
+
 def recognised(path: Path) -> bool:
     """Whether `path` looks like such a file."""
     return path.suffix == ".parquet" or header(path)[:3] == ["framework", "version", "device"]

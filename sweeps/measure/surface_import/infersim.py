@@ -25,6 +25,9 @@ Source: alibaba/InferSim, kernel_benchmark."""
 SCALED_BYTES = 1.0 + 4.0 / 128**2
 """B per weight of them: 8 bits, and 4 B per block of 128 x 128."""
 
+SCALE_BYTES = 4.0
+"""B of the scale of one cached key of an indexer. Source: deepseek-ai/DeepGEMM, fp8_paged_mqa_logits."""
+
 BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 
 GROUPED = ("num_local_experts", "hidden_size", "intermediate_size", "tokens_per_expert", "up_proj_us", "down_proj_us")
@@ -175,14 +178,16 @@ def _latent(heads: float, width: float, value: float) -> dict[str, float]:
 
 
 def _selected(part: Any, structure: dict[str, Any], path: Path) -> dict[str, float]:
-    heads, width, most = _heads(structure, 3, "attn-HEADS-WIDTH-SELECTED, as in attn-128-576-2048", part, path, copied=False)
+    heads, width, most = _heads(
+        structure, 3, "attn-HEADS-WIDTH-SELECTED, as in attn-128-576-2048", part, path, copied=False
+    )
     return {**_latent(heads, width, width - _ROTATED), "selected": most}
 
 
 def _scores(part: Any, kind: str, structure: dict[str, Any], columns: dict[str, str], path: Path) -> KernelRows:
     """Scores of an indexer, DeepGEMM's at 8 bits whatever the columns of precisions say."""
     heads, width = _heads(structure, 2, "logits-HEADS-WIDTH, as in logits-64-128", part, path)
-    labels = {"heads": heads, "head_dim": width, "kv_bytes": 1.0}
+    labels = {"heads": heads, "head_dim": width, "kv_bytes": 1.0 + SCALE_BYTES / width}
     require_columns(part, (*columns.values(), "latency_us"), path)
     return listed(part, kind, GEMM_PRECISION, labels, columns, path)
 

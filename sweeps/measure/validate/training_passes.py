@@ -141,7 +141,7 @@ def _measured(row: CsvRow) -> MeasuredPass:
 
 
 def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[ScoredPass]:
-    """Every label with its prediction."""
+    """Every label with its prediction, on NumPy: a program for each structure would take longer than all passes."""
 
     def seconds(ops: Ops, hardware: Hardware) -> float:
         with eager():
