@@ -7,15 +7,16 @@ from jaxroof.efficiency.decode import DecodeKernel, decode_timing
 from jaxroof.efficiency.gemm import GemmKernel, gemm_timing
 from jaxroof.efficiency.grouped import GroupedKernel, grouped_timing
 from jaxroof.efficiency.prefill import PrefillKernel, prefill_timing
+from jaxroof.efficiency.recurrence import StateKernel, state_timing
 from jaxroof.efficiency.sgemm import SgemmKernel, sgemm_timing
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.numerics.struct import struct
-from jaxroof.op import AttentionShape, Kernel
+from jaxroof.op import SERIAL_SHAPES, AttentionShape, Kernel, StateShape, StreamsShape, WindowShape
 
-KernelModel = StreamKernel | GemmKernel | SgemmKernel | PrefillKernel | GroupedKernel | DecodeKernel
+KernelModel = StreamKernel | GemmKernel | SgemmKernel | PrefillKernel | GroupedKernel | DecodeKernel | StateKernel
 
 MODELS: dict[type, Callable[[Any, Kernel, Hardware], Timing]] = {
     StreamKernel: stream_timing,
@@ -24,6 +25,7 @@ MODELS: dict[type, Callable[[Any, Kernel, Hardware], Timing]] = {
     PrefillKernel: prefill_timing,
     GroupedKernel: grouped_timing,
     DecodeKernel: decode_timing,
+    StateKernel: state_timing,
 }
 """Struct of constants -> the function that prices an op by them."""
 
@@ -37,7 +39,13 @@ class Kernels:
     scaled: KernelModel | None = None  # the same with a scale per block
     block4: KernelModel | None = None  # operands of 4 bits, with a scale per block of 16 or 32
     latent: KernelModel | None = None  # attention to latent vectors
-    plain: StreamKernel | None = None  # ops of the kind without a shape: index scores, recurrent states
+    plain: StreamKernel | None = None  # ops of the kind without tiles: index scores, recurrent states
+    full: PrefillKernel | None = None  # attention without a mask and without a cache, as encoders run it
+    states: StateKernel | None = None  # recurrent states
+    gated: StateKernel | None = None  # those whose rows have decays of their own
+    window: StreamKernel | None = None  # short convolutions over prompts
+    update: StreamKernel | None = None  # and over decoding tokens
+    streams: StreamKernel | None = None  # mixing of residual streams
 
 
 def class_of(kernels: Kernels, op: Kernel) -> str:
@@ -51,12 +59,24 @@ def class_of(kernels: Kernels, op: Kernel) -> str:
             candidates = ["scaled", *candidates]
         if op.precision == "fp4":
             candidates = ["block4", *candidates]
-    if isinstance(op.shape, AttentionShape) and op.shape.latent:
-        candidates = ["latent", *candidates]
-    # No shape: the op is a stream of bytes of this kind, such as a recurrent state's update.
-    if op.shape is None:
-        candidates = ["plain", *candidates]
+    if isinstance(op.shape, AttentionShape):
+        if op.shape.latent:
+            candidates = ["latent", *candidates]
+        if not op.shape.causal and not op.shape.appended:
+            candidates = ["full", *candidates]
+    # Without tiles the op is a stream of bytes of this kind, unless it has a model of its own.
+    elif op.shape is None or isinstance(op.shape, SERIAL_SHAPES):
+        candidates = [*_serial_classes(op.shape), "plain", *candidates]
     return next(name for name in candidates if getattr(kernels, name) is not None)
+
+
+def _serial_classes(shape: object) -> tuple[str, ...]:
+    """Classes of kernels that stream for such a shape, the most special one first."""
+    if isinstance(shape, StateShape):
+        return ("gated", "states") if shape.channelwise else ("states",)
+    if isinstance(shape, WindowShape):
+        return ("update", "window") if shape.update else ("window",)
+    return ("streams",) if isinstance(shape, StreamsShape) else ()
 
 
 def kernel_of(kernels: Kernels, op: Kernel) -> KernelModel:

@@ -5,7 +5,7 @@ from jaxroof.efficiency.timing import Spread
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar, given
-from jaxroof.op import Kernel
+from jaxroof.op import SERIAL_SHAPES, Kernel
 
 CROSSINGS = 2.0
 """Ways over the mesh of one product: its input is sent along one axis and partial sums are added along the other.
@@ -21,7 +21,7 @@ def crossing_time(op: Kernel, hardware: Hardware) -> Scalar:
 
     Element-wise work stays where its operands are and sends nothing.
     """
-    if op.shape is None and op.matrix_flops is None:
+    if (op.shape is None or isinstance(op.shape, SERIAL_SHAPES)) and op.matrix_flops is None:
         return 0.0
     hop = given(hardware.cores.hop_time, "time of a hop of the mesh")
     return op.kernels * CROSSINGS * jnp.sqrt(hardware.cores.count) * hop

@@ -232,6 +232,8 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
         value_width=attention.value_dim,
         kv_bytes=deployment.kv_bytes,
         causal=seen.causal,
+        # Without a causal mask nothing is generated: encoders keep no cache.
+        appended=seen.causal,
     )
     kernels = attention_kernels("prefill_attention", deployment, shape, count)
     # Ring attention sends keys and values as they are computed, before the cache's format.
