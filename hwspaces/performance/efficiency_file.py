@@ -132,24 +132,29 @@ def _holds(below: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
 
 
 def _kernel_lines(table: str, kernels: Kernels, sources: Mapping[str, str]) -> list[str]:
-    lines = []
-    for name in CLASSES:
-        model = getattr(kernels, name)
-        if model is None:
-            continue
-        path = f"{table}.{name}"
-        lines += ["", *model_lines(path, model)]
-        lines += [f"source = {json.dumps(sources[path])}"]
-        own = {key.removeprefix(f"{path}."): text for key, text in sources.items() if key.startswith(f"{path}.")}
-        lines += [f"sources.{key} = {json.dumps(text)}" for key, text in own.items()]
-    return lines
+    named = ((f"{table}.{name}", getattr(kernels, name)) for name in CLASSES)
+    return [line for path, model in named if model is not None for line in class_lines(path, model, sources)]
 
 
-def model_lines(path: str, model: Any) -> list[str]:
-    """Lines of one class of kernels, "linear.wide", in an efficiency file: its head, its model and its constants."""
+def class_lines(path: str, model: Any, sources: Mapping[str, str]) -> list[str]:
+    """Lines of the table of one class of kernels, an empty one first.
+
+    Args:
+      path: kind and class, "linear.wide".
+      model: struct of constants.
+      sources: of the table, by its path, and of single constants, by path and name.
+    """
     # The model's word in files, from its type.
     word = next(word for word, struct in STRUCTS.items() if struct is type(model))
-    return [f"[{path}]", f"model = {json.dumps(word)}", *_field_lines(model)]
+    own = {key.removeprefix(f"{path}."): text for key, text in sources.items() if key.startswith(f"{path}.")}
+    return [
+        "",
+        f"[{path}]",
+        f"model = {json.dumps(word)}",
+        *_field_lines(model),
+        f"source = {json.dumps(sources[path])}",
+        *(f"sources.{key} = {json.dumps(text)}" for key, text in own.items()),
+    ]
 
 
 def _field_lines(struct: Any, prefix: str = "") -> list[str]:

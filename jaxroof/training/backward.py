@@ -6,6 +6,7 @@ from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar, given
 from jaxroof.op import (
+    SERIAL_SHAPES,
     AnyOp,
     AttentionShape,
     Collective,
@@ -109,6 +110,9 @@ def _backward(name: str, op: AnyOp, gradient_bytes: Scalar, frozen: bool) -> Ops
     if isinstance(op, Collective):
         return {f"{name}_backward": conjugate(op)}
     assert isinstance(op, Kernel)  # a pass of training copies nothing
+    # Kernels of recurrences' and of streams' gradients were measured nowhere: bytes and FLOP alone price them.
+    if isinstance(op.shape, SERIAL_SHAPES):
+        op = dataclasses.replace(op, shape=None)
     if isinstance(op.shape, ProductShape):
         ops: Ops = {}
         if op.precision in LOW_PRECISIONS:

@@ -17,6 +17,7 @@ from jaxroof.efficiency.hull import FittedRange
 from jaxroof.efficiency.stream import StreamKernel
 from sweeps.measure.validate.kernel_errors import measured_groups
 from tests.evidence import saturated, silicon, step_cycles
+from tests.evidence.class_tables import carried
 from tests.evidence.derated_fit import CONCURRENCY
 from tests.evidence.harness import data, fitting, flag
 from tests.evidence.hulls import hulls, with_hulls
@@ -122,7 +123,9 @@ def main(options: argparse.Namespace, console: Console) -> str:
     found = hulls(fits, folder / "kernels", engine, assembled, console)
     efficiency = with_hulls(dataclasses.replace(served.efficiency, host=host), found)
     comment = f"Models of {ENGINES[engine]}'s kernels, fitted across GPUs."
-    return efficiency_text(efficiency, sources, heading, notes, comment)
+    shipped = Path(hwspaces.__file__).parents[1] / hwspaces.efficiency(f"learned-{engine}").file
+    # Tables that `linear_fit` writes stay as they are.
+    return carried(efficiency_text(efficiency, sources, heading, notes, comment), shipped.read_text(encoding="utf-8"))
 
 
 def assembled(fits: Sequence[KernelFit]) -> Efficiency:

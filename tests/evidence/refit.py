@@ -69,6 +69,15 @@ FITS = (
     ),
     *(
         Fit(
+            f"linear_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",),
+            "states, gated, window, update, streams and full: kernels of linear attention, hyper-connections, encoders",
+            "300 of each device and table, one shape in five left out", LOGS,
+            "the shapes left out; each architecture left out in turn; linear_layers", True,
+        )
+        for engine in ENGINES
+    ),
+    *(
+        Fit(
             SILICON.format(engine, gpus), (f"efficiencies/learned-{engine}.toml",), constants,
             f"TPOT of points of {words} whose labels nothing speaks against", LOGS,
             "five folds of deployments, each model and GPU left out; `jaxroof validate serving`, saturated_throughput",
