@@ -16,6 +16,8 @@ class Fanout:
     choices: Scalar  # experts of one token
     groups: Scalar | None = None  # groups that the router sorts experts into; None: one
     reached: Scalar | None = None  # groups that one token's experts lie in at most; None: all
+    token_bytes: Scalar | None = None  # B of one token as it is sent; None: unknown, and kernels count bytes alone
+    back: bool = static(default=False)  # results return, and are added up on the way
 
 
 def distinct_devices(devices: Scalar, experts: Scalar, top_k: Scalar) -> Array:

@@ -45,7 +45,7 @@ def efficiency_text(
         fields = [
             field.name
             for field in dataclasses.fields(kind)
-            if field.name not in ("spread", "hull") and getattr(entry, field.name, None) != field.default
+            if field.name not in ("spread", "hull", "exchange") and getattr(entry, field.name, None) != field.default
         ]
         # Models of kernels have a table per class in place of one per kind.
         if isinstance(entry, Kernels):
@@ -58,6 +58,9 @@ def efficiency_text(
             tables.append(_spread(entry.spread))
         if getattr(entry, "hull", None) is not None:
             tables += hull_lines(entry.hull)
+        if getattr(entry, "exchange", None) is not None:
+            tables.append(f"sources.exchange = {json.dumps(sources[f'{table}.exchange'])}")
+            tables += _field_lines(entry.exchange, "exchange.")
     # Shares in decode, where they are not those in prefill.
     if efficiency.decoding is not None:
         for table in DECODING:

@@ -232,8 +232,10 @@ def conjugate(op: Collective) -> Collective:
     # Ring attention: keys and values go round again for recomputation, and their gradients travel with them.
     count = 2.0 * op.count if op.operation == "send_recv" else op.count
     message = op.message_bytes if op.back_bytes is None else op.back_bytes
+    # Gradients of what experts got return as results do, and the other way round.
+    fanout = op.fanout if op.fanout is None else dataclasses.replace(op.fanout, back=not op.fanout.back)
     return dataclasses.replace(
-        op, operation=CONJUGATES[op.operation], count=count, message_bytes=message, back_bytes=None
+        op, operation=CONJUGATES[op.operation], count=count, message_bytes=message, back_bytes=None, fanout=fanout
     )
 
 

@@ -3,6 +3,7 @@
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
 from jaxroof.layers.block import block_matrices
+from jaxroof.layers.feedforward import expert_load
 from jaxroof.layers.linear import Matrix
 from jaxroof.layers.registry import mixer_kind
 from jaxroof.memory.capacity import layer_count
@@ -161,7 +162,8 @@ def layer_activations(block: Block, hidden: Scalar, deployment: Deployment, trai
     for matrix in block_matrices(block, hidden, deployment).values():
         rows, copies = tokens, matrix.copies
         if matrix.routed and isinstance(block.feedforward, Experts):
-            rows = group_tokens * block.feedforward.top_k * deployment.imbalance / degree(deployment.ep)
+            load = expert_load(block.feedforward, deployment, group_tokens).device
+            rows = group_tokens * block.feedforward.top_k * load / degree(deployment.ep)
             copies = 1.0
         kept_bytes = kept_bytes + rows * copies * element * _kept_widths(matrix, training)
     # Scores: what softmax made of them, of every head, query and key.

@@ -89,6 +89,12 @@ def main(options: argparse.Namespace, console: Console) -> str:
         sources[f"{kind}.plain"] = f"{small} twice that of a small kernel"
     sources["elementwise.wide"] = f"{small} fitted to serving data, see host"
     sources["collective.losses"] = "the links' measured losses apply in full: hwspaces/technology/links.toml"
+    # Kernels that exchange tokens have a fit of their own, `expert_tables`: they stay as they are.
+    shipped = hwspaces.efficiency(f"learned-{engine}")
+    if shipped.efficiency.collective.exchange is not None:
+        kept = dataclasses.replace(efficiency.collective, exchange=shipped.efficiency.collective.exchange)
+        efficiency = dataclasses.replace(efficiency, collective=kept)
+        sources["collective.exchange"] = shipped.sources["collective.exchange"]
 
     observations = _observations(folder / "e2e", engine)
     served = serving_fit(observations, efficiency, SERVED)

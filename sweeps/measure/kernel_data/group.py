@@ -132,6 +132,19 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
     return frame
 
 
+def columns_of(path: Path) -> list[str]:
+    """Names of a parquet file's columns, without its rows; ValueError of one line as `table`."""
+    document.require_file(path, LARGEST)
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise ValueError(f"{path}: reading it needs pandas and pyarrow: {installing('validate')}") from None
+    try:
+        return [" ".join(name.split()) for name in parquet.read_schema(path).names]
+    except Exception as error:  # of pyarrow, whatever a damaged file makes of it
+        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+
+
 def require_columns(frame: Any, columns: tuple[str, ...], path: Path) -> None:
     """ValueError that names the first of `columns` that the table lacks."""
     missing = [name for name in columns if name not in frame.columns]
