@@ -14,7 +14,7 @@ from hwspaces.performance.efficiency_file import spread_line
 from hwspaces.performance.kernel_tables import hull_lines
 from sweeps.measure.validate.kernel_errors import measured_groups
 from tests.evidence.harness import data, fitting
-from tests.evidence.hulls import hulls
+from tests.evidence.hulls import hulls, measured
 from tests.evidence.learned_fit import COLLECTIVE_HULL, FITS, KERNELS, assembled
 from tests.evidence.spreads import spreads
 
@@ -26,7 +26,8 @@ def main(options: argparse.Namespace, console: Console) -> str:
     fits = [found for each in FITS for found in each(folder, engine)]
     entry = hwspaces.efficiency(f"learned-{engine}")
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
-    for path, spread in spreads(entry.efficiency, measured_groups(folder), engine).items():
+    rows = measured(measured_groups(folder), engine, entry.efficiency)
+    for path, spread in spreads(entry.efficiency, fits, rows).items():
         text = with_lines(text, path, "spread", [spread_line(spread)])
     found = hulls(fits, folder, engine, assembled, console)
     for path, hull in {**found, "collective": COLLECTIVE_HULL}.items():

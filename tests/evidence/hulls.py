@@ -20,6 +20,7 @@ from jaxroof.op import KINDS, Kernel
 from jaxroof.roofline import least_time, op_time
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.kernel_errors import measured_groups
+from sweeps.measure.validate.relative_errors import grouped
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 
 ROWS = 400
@@ -31,7 +32,7 @@ GROWTHS = np.concatenate([[0.0], np.geomspace(0.02, 2.0, 41)])
 MISSED = 20.0
 """Weight of what an interval misses in its score: 2 over the share of rows that one of 90 % may miss (Winkler)."""
 
-SAME_KIND, ANY_KIND = 0.3, 0.05
+SAME_KIND, ANY_KIND = 0.1, 0.02
 """Weights of a left-out architecture of another class in the growth of a class: of the same kind of op, of others."""
 
 
@@ -135,6 +136,12 @@ def measured(groups: Iterable[KernelGroup], engine: str, efficiency: Efficiency)
     return found
 
 
+def fitted_rows(fits: Sequence[KernelFit], rows: Iterable[Measured]) -> list[Measured]:
+    """Rows of the devices and kernels that the fits of their classes are of."""
+    seen = {(fit.path, device, kernel) for fit in fits for device in fit.devices for kernel in fit.kernels}
+    return [one for one in rows if (one.path, one.group.device, one.group.kernel) in seen]
+
+
 def evidence(rows: Iterable[Measured], growth: float = 0.0) -> Hull:
     """The hull of some rows."""
     return hull_of(((op, hwspaces.hardware(one.group.device).hardware) for one in rows for op in one.ops), growth)
@@ -210,18 +217,11 @@ def hulls(
     Prints what intervals of every class cover on every architecture that was left out, of constants and growth alike.
     """
     rows = measured(measured_groups(folder), engine, assembled(fits))
-    kept = {
-        fit.path: [
-            one
-            for one in rows
-            if (one.path, one.group.device in fit.devices, one.group.kernel in fit.kernels) == (fit.path, True, True)
-        ]
-        for fit in fits
-    }
+    kept = grouped(fitted_rows(fits, rows), lambda one: one.path)
     unseen = [one for fit in fits for one in left_out(fit, fits, rows, assembled)]
     console.print(_covered(unseen))
     # A quantiser has no rows of its own: it is measured with its product.
-    found = {path: evidence(own, growth(path, unseen)) for path, own in kept.items() if own}
+    found = {path: evidence(own, growth(path, unseen)) for path, own in kept.items()}
     everywhere = [one for own in kept.values() for one in own]
     for fit in fits:
         product = fit.path.replace("elementwise", "linear")

@@ -24,13 +24,14 @@ from jaxroof.jobs.job import CORRELATION
 from jaxroof.numerics.arrays import eager
 from jaxroof.step.placed import device_ops
 from jaxroof.step.step import HOST, deviations_of, times_of
-from sweeps.measure.validate.kernel_errors import measured_groups
+from sweeps.measure.validate.kernel_errors import learned_name, measured_groups
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.suspects import checked
 from tests.evidence import other_devices, published_rates
 from tests.evidence.harness import command, data, flag, several
 from tests.evidence.hulls import Measured, errors_of, evidence, growth, left_out, measured
+from tests.evidence.inferencex_points import published
 from tests.evidence.learned_fit import ENGINES, FITS, assembled
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 from tests.evidence.steady_loop import steady
@@ -113,21 +114,21 @@ def without(efficiency: Efficiency, fits: Sequence[KernelFit], device: str) -> E
         if kernel is None or device not in fit.devices or device not in fit.blind:
             continue
         blind = fit.blind[device]
-        changed = {
-            field.name: _moved(getattr(kernel, field.name), getattr(fit.kernel, field.name), getattr(blind, field.name))
-            for field in dataclasses.fields(kernel)
-            if field.name not in ("spread", "hull")
-        }
-        kernel = dataclasses.replace(kernel, **changed)
+        kernel = dataclasses.replace(_moved(kernel, fit.kernel, blind), spread=kernel.spread, hull=kernel.hull)
         efficiency = dataclasses.replace(efficiency, **{kind: dataclasses.replace(kernels, **{name: kernel})})
     return efficiency
 
 
 def _moved(shipped: Any, seen: Any, blind: Any) -> Any:
-    """A constant, or those of a class of cores, times what the blind fit is of the one that has seen the device."""
+    """A constant, or several in a struct or of a class of cores, times what blind fits are of those that have seen."""
+    if dataclasses.is_dataclass(shipped) and not isinstance(shipped, type):
+        names = [field.name for field in dataclasses.fields(shipped)]
+        parts = {name: [getattr(one, name, None) for one in (shipped, seen, blind)] for name in names}
+        moved = {name: _moved(*three) for name, three in parts.items()}
+        return dataclasses.replace(shipped, **moved)
     if isinstance(shipped, dict):
         return {name: _moved(one, (seen or {}).get(name), (blind or {}).get(name)) for name, one in shipped.items()}
-    if shipped is None or not seen or blind is None or isinstance(shipped, str | bool):
+    if not isinstance(shipped, int | float) or isinstance(shipped, bool) or not seen or blind is None:
         return shipped
     return float(shipped) * float(blind) / float(seen)
 
@@ -205,6 +206,15 @@ def others(folder: Path) -> Iterator[Judged]:
         yield _even(level, KIND, f"{case}: {metric} {device}", logs, half)
 
 
+def waves(folder: Path) -> Iterator[Judged]:
+    """TPOT of served points on GPUs of AMD, whose kernels nobody measured; two constants are fitted to such points."""
+    found = [one.point for one in published(folder)[0] if one.point.vendor == "AMD"]
+    for (engine, gpu), own in grouped(found, lambda one: (one.engine, one.gpu)).items():
+        yield _judged(
+            GENERATION, f"TPOT {engine} {gpu}", own[:POINTS], hwspaces.efficiency(learned_name(engine)).efficiency
+        )
+
+
 def machines() -> Iterator[Judged]:
     """Published token rates, by kind of machine."""
     found = [published_rates.predicted(one) for one in published_rates.rates() if one.kind == "judged"]
@@ -235,7 +245,7 @@ def main(options: argparse.Namespace) -> None:
     for engine in options.engine or ENGINES:
         fits = [one for each in FITS for one in each(options.data / "kernels", engine)]
         found += [*kernels(options.data, engine, fits), *served(options.data, engine, fits)]
-    found += [*others(options.data), *machines()]
+    found += [*waves(options.data), *others(options.data), *machines()]
     console = Console(width=140)
     console.print(_table("Intervals of 90 %", found))
     console.print(_table("Means of cases by distance", found, means=True))

@@ -1,17 +1,17 @@
-"""Errors of all kernels of a class: the uncertainty where the kernel that an engine runs is unknown."""
+"""Errors of the kernels of a class on the devices that were measured: its spread."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from jaxroof.efficiency import Efficiency, Spread
-from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import grouped
-from tests.evidence.hulls import errors_of, evidence, measured
+from tests.evidence.hulls import Measured, errors_of, evidence, fitted_rows
+from tests.evidence.learned_kernels.result import KernelFit
 
 
-def widened(efficiency: Efficiency, groups: Iterable[KernelGroup], engine: str) -> Efficiency:
+def with_spreads(efficiency: Efficiency, fits: Sequence[KernelFit], rows: Iterable[Measured]) -> Efficiency:
     """`efficiency` with the spreads of `spreads` where there are any."""
-    for path, spread in spreads(efficiency, groups, engine).items():
+    for path, spread in spreads(efficiency, fits, rows).items():
         kind, _, name = path.partition(".")
         kernels = getattr(efficiency, kind)
         kernel = dataclasses.replace(getattr(kernels, name), spread=spread)
@@ -19,16 +19,17 @@ def widened(efficiency: Efficiency, groups: Iterable[KernelGroup], engine: str) 
     return efficiency
 
 
-def spreads(efficiency: Efficiency, groups: Iterable[KernelGroup], engine: str) -> dict[str, Spread]:
-    """Spreads that hold 90 % of all of the engine's rows, also of kernels that were not fitted, by path of the class.
+def spreads(efficiency: Efficiency, fits: Sequence[KernelFit], rows: Iterable[Measured]) -> dict[str, Spread]:
+    """Spreads that hold 90 % of the rows of the kernels that engines choose by default, by path of the class.
 
-    A fit leaves out kernels that an engine runs only where another one cannot; whoever predicts does not know which
-    it will be. They are of devices that were measured: what others add is the growth of the hull.
+    Kernels that an engine runs only where its default one cannot are left out as they are of the fits: with them TPOT
+    of DeepSeek-R1 under TensorRT-LLM had an interval of a factor of 8, though no GPU with its own latent kernel runs
+    them. What devices that were not measured add is the growth of the hull.
     """
     found = {}
-    for path, own in grouped(measured(groups, engine, efficiency), lambda one: one.path).items():
+    for path, own in grouped(fitted_rows(fits, rows), lambda one: one.path).items():
         kind, _, name = path.partition(".")
         # Kernels that claim no errors, such as streams, keep to that.
-        if getattr(getattr(getattr(efficiency, kind), name), "spread", None) is not None:
+        if getattr(getattr(getattr(efficiency, kind), name, None), "spread", None) is not None:
             found[path] = errors_of(own, efficiency, evidence(own)).spread()
     return found
