@@ -114,6 +114,11 @@ class Cores:
         "AMD's compute units for data centres; 0: 32, or no threads",
         default=0.0,
     )
+    narrow_waves: Scalar = switch(
+        "1 where 16 threads run an instruction together",
+        "Intel's Xe2; 0: 32, or no threads",
+        default=0.0,
+    )
     register_copies: Scalar = switch(
         "1 where copies into the scratchpad pass registers",
         "NVIDIA's cores before Ampere; 0: they run beside the threads",

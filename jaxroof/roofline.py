@@ -6,7 +6,7 @@ from typing import Any
 from jaxroof.collectives import collective_algorithm, collective_time
 from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency, Timing, entry_of, mesh
 from jaxroof.efficiency.convolution import cheapest_algorithm
-from jaxroof.efficiency.hull import Hull, hull_distance
+from jaxroof.efficiency.hull import Hull, error_growth, hull_distance
 from jaxroof.efficiency.kernels import kernel_of, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
@@ -19,7 +19,7 @@ from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.op import EXPERT_KERNELS, RESOURCES, AnyOp, Collective, Copy, Kernel, inner_bytes
 from jaxroof.tracing import traced_once
-from jaxroof.units import LEVELS, busy_times, known, unit_time
+from jaxroof.units import LEVELS, busy_times, known, unit_rate, unit_time
 
 
 def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency, fixed: Scalar | None = None) -> Timing:
@@ -259,9 +259,10 @@ def _constants(op: AnyOp, efficiency: Efficiency) -> Any:
 def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
     """Standard deviation in s of one run of `op`, shape (): 0 where nothing is known of the errors.
 
-    deviation = time sqrt(spread^2 + (growth distance)^2)
+    deviation = time sqrt(spread^2 + growth^2),   loss = 1 - least / time
 
-    spread is that of its kind and length inside of the hull, distance is `op_extrapolation`.
+    spread is that of its kind and length inside of the hull, growth is `error_growth`. Outside, what is unknown is how
+    far kernels fall short of the datasheet: the part of the time that its rates take alone, `least_time`, is certain.
     """
     spread, hull = op_spread(op, efficiency), op_hull(op, efficiency)
     if spread is not None and spread_over_mesh(hardware) and isinstance(op, Kernel):
@@ -274,9 +275,30 @@ def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array
     inside = jnp.where(time < SHORT, spread.short, spread.long)
     if hull is None:
         return time * inside
-    # Outside of the evidence the error grows by a constant per octave, independent of that inside: variances add.
-    beyond = hull.growth * op_extrapolation(op, hardware, efficiency)
+    # An op without work takes no time, and loses none.
+    some = jnp.where(time > 0.0, time, 1.0)
+    loss = 1.0 - minimum(least_time(op, hardware), time) / some
+    beyond = error_growth(hull, op_extrapolation(op, hardware, efficiency), loss, hardware)
+    # Outside of the evidence errors are independent of those inside: variances add.
     return time * jnp.sqrt(inside * inside + beyond * beyond)
+
+
+def least_time(op: AnyOp, hardware: Hardware) -> Scalar:
+    """s that one run of a product or of attention takes at least by the datasheet's rates, shape (); of others 0.
+
+    max(FLOP / peak, bytes / bandwidth of device memory): operands of other kernels may be in caches.
+    """
+    if not isinstance(op, Kernel) or op.shape is None:
+        return 0.0
+    floors = [] if op.bytes is None else [op.bytes / _outer_bandwidth(hardware)]
+    floors += [] if op.matrix_flops is None else [op.matrix_flops / unit_rate(hardware, "matrix", op.precision)]
+    return maximum(*floors) if len(floors) > 1 else floors[0] if floors else 0.0
+
+
+def _outer_bandwidth(hardware: Hardware) -> Scalar:
+    """B/s of device memory, or of the units in it where they see more."""
+    near, outer = hardware.memory.near, hardware.memory.hbm.bandwidth
+    return outer if near is None else maximum(outer, near.bandwidth)
 
 
 @traced_once

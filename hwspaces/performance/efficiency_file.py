@@ -55,7 +55,7 @@ def efficiency_text(
         tables += [_constant(kind, field, getattr(entry, field)) for field in fields]
         tables += _source_lines({field: sources[f"{table}.{field}"] for field in fields}, shared=base is None)
         if getattr(entry, "spread", None) is not None:
-            tables.append(_spread(entry.spread))
+            tables.append(spread_line(entry.spread))
         if getattr(entry, "hull", None) is not None:
             tables += hull_lines(entry.hull)
         if getattr(entry, "exchange", None) is not None:
@@ -166,7 +166,7 @@ def _field_lines(struct: Any, prefix: str = "") -> list[str]:
     for field in dataclasses.fields(struct):
         value = getattr(struct, field.name)
         if isinstance(value, Spread):
-            lines.append(_spread(value))
+            lines.append(spread_line(value))
         elif isinstance(value, Hull):
             lines += hull_lines(value)
         elif dataclasses.is_dataclass(value):
@@ -179,7 +179,8 @@ def _field_lines(struct: Any, prefix: str = "") -> list[str]:
     return lines
 
 
-def _spread(spread: Spread) -> str:
+def spread_line(spread: Spread) -> str:
+    """The line of a spread."""
     return f"spread = {{ short = {spread.short:.3g}, long = {spread.long:.3g} }}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hwspaces import formatted
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.efficiency import Efficiency, Hull, Surfaces
-from jaxroof.efficiency.hull import BEYOND, FEATURES, SHAPE, class_distance, hull_excesses, precision_distance
+from jaxroof.efficiency.hull import BEYOND, FEATURES, KINDRED, SHAPE, hull_excesses, kind_difference, precision_distance
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import eager
@@ -17,7 +17,7 @@ from jaxroof.step.overlap import computing_hardware
 from jaxroof.step.placed import device_ops
 from jaxroof.step.step import evidence_known, evidence_of, host_time
 
-MEASURED_CORES = {False: "GPUs", True: "cores that a compiler schedules"}
+MEASURED_CORES = {False: "GPUs with threads in waves of 32", True: "cores that a compiler schedules"}
 """`Hull.compiled` -> the devices of the evidence, in words."""
 
 CAUSES = 2
@@ -140,6 +140,6 @@ def _causes(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> dict[str, 
     distance = precision_distance(hull, op)
     if distance > 0.0 and isinstance(op, Kernel):
         causes["precision"] = distance, f"{op.precision} was not measured, {' and '.join(hull.precisions)} were"
-    if (octaves := float(class_distance(hull, hardware))) > 0.0:
-        causes["compiled"] = octaves, f"kernels were measured on {MEASURED_CORES[hull.compiled]} alone"
+    if (octaves := KINDRED * float(kind_difference(hull, hardware))) > 0.0:
+        causes["kind"] = octaves, f"kernels were measured on {MEASURED_CORES[hull.compiled]} alone"
     return causes

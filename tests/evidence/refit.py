@@ -62,8 +62,8 @@ FITS = (
     ),
     *(
         Fit(
-            f"hull_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",), "hulls",
-            "ranges of the fitted rows", "root mean square of growth per octave", "each architecture left out", True,
+            f"hull_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",), "spreads, hulls",
+            "errors and ranges of the fitted rows", "score of intervals of 90 %", "each architecture left out", True,
         )
         for engine in ENGINES
     ),
