@@ -35,6 +35,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "matrix.md"
 TOTALS = "kind,case"
 """What rows are told apart by where nothing else is asked for."""
 
+TASKS = 3
+"""Shares that one process scores: its programs and tables take memory until it ends."""
+
 LIMITED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Of the environment: threads of one process, which has a core of its own."""
 
@@ -80,7 +83,9 @@ def every(names: Sequence[str], folder: Path, jobs: int) -> Iterator[Scored]:
         yield from (scored(name, folder, share) for name, share in tasks)
         return
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, context, initializer=compilation_cache) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        jobs, context, initializer=compilation_cache, max_tasks_per_child=TASKS
+    ) as pool:
         running = [pool.submit(scored, name, folder, share) for name, share in tasks]
         for done in concurrent.futures.as_completed(running):
             yield done.result()

@@ -129,8 +129,16 @@ def _part(kind: str, metric: str, point: ServingPoint, fit: str, ratio: float) -
 
 
 def _predicted(data: Measured, found: Sequence[ServingPoint]) -> list[ServingPrediction]:
-    """Predictions of the points of this share: those of one model under one engine are of one, with its programs."""
-    groups = grouped(found, lambda point: (point.engine, point.model_name, point.drafting, point.prompts is None))
+    """Predictions of the points of this share: those that share programs are of one.
+
+    They are those of one model under one engine; of pools and drafts those of one deployment.
+    """
+
+    def program(point: ServingPoint) -> tuple:
+        alone = point.prompts is None and not point.drafting
+        return (point.engine, point.model_name) if alone else _pools(point)
+
+    groups = grouped(found, program)
     own = groups_of_share(list(groups.values()), data.share, data.shares)
     made, left = attempted([point for group in own for point in group])
     data.leave(left)
