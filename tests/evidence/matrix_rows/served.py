@@ -21,6 +21,10 @@ SERVING_FIT = ("H100-SXM", "H200-SXM", "B200-SXM")
 """Devices of whose served models `serving_fit` has seen the TPOT."""
 
 
+POOLED = 2
+"""One deployment with pools or drafts in so many is scored where time is short: each has a program of its own."""
+
+
 def served(data: Measured) -> Iterator[Part]:
     """Served models of the silicon sample whose labels nothing speaks against."""
     found, left = points(data.folder / SAMPLE)
@@ -95,6 +99,7 @@ def pooled(data: Measured) -> Iterator[Part]:
     found = [point for point, _ in every if point is not None]
     seen = {_pools(point) for point in found if pools.group(point) == "fitted"}
     found += (point for point in points(data.folder / SAMPLE, pools=True)[0] if point.prompts is not None)
+    found = data.sample(found, lambda point: str(_pools(point)), POOLED)
     known = {one.point.spec.text(): one for one in _predicted(data, _distinct(found))}
     for point in found:
         if point.spec.text() in known:
