@@ -35,6 +35,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "matrix.md"
 TOTALS = "kind,case"
 """What rows are told apart by where nothing else is asked for."""
 
+TASKS = 3
+"""Shares that one process scores: its programs and tables take memory until it ends."""
+
 LIMITED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Of the environment: threads of one process, which has a core of its own."""
 
@@ -49,10 +52,10 @@ class Scored(NamedTuple):
     working: float  # s of a core
 
 
-def scored(name: str, folder: Path, share: int) -> Scored:
+def scored(name: str, folder: Path, share: int, whole: bool = True) -> Scored:
     """The rows of one share of a source; a source that cannot be read is left out with its reason."""
     begun, working, entry = time.perf_counter(), time.process_time(), SOURCES[name]
-    data = Measured(folder, share, entry.shares)
+    data = Measured(folder, share, entry.shares, whole)
     parts: list[Part] = []
     try:
         parts += (part._replace(source=name) for part in entry.parts(data) if len(part.measured))
@@ -73,15 +76,17 @@ def _joined(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-def every(names: Sequence[str], folder: Path, jobs: int) -> Iterator[Scored]:
+def every(names: Sequence[str], folder: Path, jobs: int, whole: bool) -> Iterator[Scored]:
     """All shares of the sources as they end, on so many processes."""
     tasks = [(name, share) for name in names for share in range(SOURCES[name].shares)]
     if jobs == 1 or len(tasks) == 1:
-        yield from (scored(name, folder, share) for name, share in tasks)
+        yield from (scored(name, folder, share, whole) for name, share in tasks)
         return
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(jobs, context, initializer=compilation_cache) as pool:
-        running = [pool.submit(scored, name, folder, share) for name, share in tasks]
+    with concurrent.futures.ProcessPoolExecutor(
+        jobs, context, initializer=compilation_cache, max_tasks_per_child=TASKS
+    ) as pool:
+        running = [pool.submit(scored, name, folder, share, whole) for name, share in tasks]
         for done in concurrent.futures.as_completed(running):
             yield done.result()
 
@@ -127,6 +132,7 @@ def parts_of(found: xr.Dataset) -> tuple[list[Part], list[Left]]:
     flag("--data", type=Path, metavar="DIR", help="folder of the measured files"),
     flag("--from", dest="kept", type=Path, metavar="FILE", help="rows of an earlier run in place of --data"),
     several("--only", SOURCES, "this source alone"),
+    flag("--all", action="store_true", help="every row, in place of samples of what takes longest"),
     flag("--by", metavar="LABELS", help=f"print errors by some of {', '.join(LABELS)} (default: {TOTALS})"),
     flag("--write", action="store_true", help="keep the figures, and write the page"),
     flag(
@@ -180,7 +186,7 @@ def _scored(options: argparse.Namespace) -> tuple[list[Part], list[Left]]:
     parts: list[Part] = []
     left: list[Left] = []
     begun = time.perf_counter()
-    for one in every(options.only or list(SOURCES), options.data, options.jobs):
+    for one in every(options.only or list(SOURCES), options.data, options.jobs, options.all):
         rows = sum(len(part.measured) for part in one.parts)
         took = f"{one.seconds:.0f} s, {one.working:.0f} s of a core"
         print(f"{one.name}: {rows:,} rows in {took}", file=sys.stderr, flush=True)

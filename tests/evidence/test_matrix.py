@@ -65,10 +65,13 @@ def test_a_source_that_ends_takes_nothing_else_with_it(monkeypatch, tmp_path):
     assert len(found.parts) == 1 and found.left == [Left("ends ends: its second row is broken", 0)]
 
 
-def test_shares_have_every_row_once():
-    data = [Measured(Path(), share, 3) for share in range(3)]
-    names = [f"row {i}" for i in range(100)]
-    assert sorted(name for one in data for name in one.own(names, str)) == sorted(names)
+def test_a_sample_is_of_whole_deployments_and_stated():
+    rows = [f"deployment {i // 3}" for i in range(300)]
+    data = Measured(Path(), whole=False)
+    kept = data.sample(rows, str, 2)
+    assert all(rows.count(one) == kept.count(one) == 3 for one in kept) and 90 < len(kept) < 210
+    assert sum(one.rows for one in data.left) == 300 - len(kept)
+    assert Measured(Path()).sample(rows, str, 2) == rows
 
 
 def test_a_folder_without_data_is_refused_in_one_line(tmp_path, capsys):

@@ -14,9 +14,9 @@ class Entry(NamedTuple):
 
 
 SOURCES: dict[str, Entry] = {
+    "pooled": Entry(served.pooled, shares=4),
     "served": Entry(served.served, shares=4),
     "dated": Entry(served.dated, shares=2),
-    "pooled": Entry(served.pooled, shares=2),
     "saturated": Entry(whole.saturated),
     "kernels": Entry(kernels.kernels),
     "collectives": Entry(kernels.collectives),

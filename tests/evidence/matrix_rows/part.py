@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -55,6 +55,7 @@ class Measured:
     folder: Path
     share: int = 0
     shares: int = 1
+    whole: bool = True  # False: a sample where a source has one
     left: list[Left] = dataclasses.field(default_factory=list)
 
     def leave(self, out: Iterable[LeftOut]) -> None:
@@ -63,9 +64,15 @@ class Measured:
             lines = ", ".join(str(one.row) for one in rows[:MANY]) + (", ..." if len(rows) > MANY else "")
             self.left.append(Left(reason, len(rows), f"{Path(rows[0].file).name} row {lines}".strip()))
 
-    def own(self, items: Iterable[Item], key: Callable[[Item], str]) -> Iterator[Item]:
-        """Items whose key's hash falls into this share: the same in every run and whatever else there is."""
-        return (one for one in items if zlib.crc32(key(one).encode()) % self.shares == self.share)
+    def sample(self, items: Sequence[Item], key: Callable[[Item], str], one_in: int) -> list[Item]:
+        """All items, or those of which a hash of the key says so, the same in every run; how many go is stated."""
+        if self.whole:
+            return list(items)
+        kept = [one for one in items if not zlib.crc32(key(one).encode()) % one_in]
+        if not self.share:
+            reason = f"outside of the sample of one deployment in {one_in}: --all"
+            self.left.append(Left(reason, len(items) - len(kept)))
+        return kept
 
 
 Source = Callable[[Measured], Iterable[Part]]

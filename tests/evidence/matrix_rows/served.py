@@ -21,6 +21,10 @@ SERVING_FIT = ("H100-SXM", "H200-SXM", "B200-SXM")
 """Devices of whose served models `serving_fit` has seen the TPOT."""
 
 
+POOLED = 2
+"""One deployment with pools or drafts in so many is scored where time is short: each has a program of its own."""
+
+
 def served(data: Measured) -> Iterator[Part]:
     """Served models of the silicon sample whose labels nothing speaks against."""
     found, left = points(data.folder / SAMPLE)
@@ -95,6 +99,7 @@ def pooled(data: Measured) -> Iterator[Part]:
     found = [point for point, _ in every if point is not None]
     seen = {_pools(point) for point in found if pools.group(point) == "fitted"}
     found += (point for point in points(data.folder / SAMPLE, pools=True)[0] if point.prompts is not None)
+    found = data.sample(found, lambda point: str(_pools(point)), POOLED)
     known = {one.point.spec.text(): one for one in _predicted(data, _distinct(found))}
     for point in found:
         if point.spec.text() in known:
@@ -129,8 +134,16 @@ def _part(kind: str, metric: str, point: ServingPoint, fit: str, ratio: float) -
 
 
 def _predicted(data: Measured, found: Sequence[ServingPoint]) -> list[ServingPrediction]:
-    """Predictions of the points of this share: those of one model under one engine are of one, with its programs."""
-    groups = grouped(found, lambda point: (point.engine, point.model_name, point.drafting, point.prompts is None))
+    """Predictions of the points of this share: those that share programs are of one.
+
+    They are those of one model under one engine; of pools and drafts those of one deployment.
+    """
+
+    def program(point: ServingPoint) -> tuple:
+        alone = point.prompts is None and not point.drafting
+        return (point.engine, point.model_name) if alone else _pools(point)
+
+    groups = grouped(found, program)
     own = groups_of_share(list(groups.values()), data.share, data.shares)
     made, left = attempted([point for group in own for point in group])
     data.leave(left)
