@@ -28,7 +28,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     importing.add_argument("--gpu", metavar="NAME", help="device, where a file holds several")
     importing.add_argument("--engine", metavar="NAME", help="engine, where a file holds several: trtllm, vllm, sglang")
-    importing.add_argument("--version", metavar="TEXT", help="version of the engine, where a file holds several")
+    importing.add_argument(
+        "--engine-version", "--version", metavar="TEXT", help="version of the engine, where a file holds several"
+    )
     importing.add_argument(
         "--drop", action="store_true", help="leave out, and count, rows that are impossible or there twice"
     )
@@ -53,11 +55,12 @@ def _import(options: argparse.Namespace) -> None:
     from sweeps.measure.surface_import import imported
     from sweeps.measure.surface_import.kernel_rows import WantedRows
 
-    wanted = WantedRows(options.gpu, options.engine, options.version)
+    wanted = WantedRows(options.gpu, options.engine, options.engine_version)
     kernels = imported([Path(file) for file in options.files], options.format, wanted, options.drop)
     # The command is stored with the tables, so that the import can be repeated.
     words = [*options.files, f"--format {options.format}"]
-    words += [f"--{flag} {value}" for flag in ("gpu", "engine", "version") if (value := getattr(options, flag))]
+    chosen = {"gpu": options.gpu, "engine": options.engine, "engine-version": options.engine_version}
+    words += [f"--{flag} {value}" for flag, value in chosen.items() if value]
     words += ["--drop"] if options.drop else []
     provenance = {
         "device": kernels.device,

@@ -53,6 +53,20 @@ def test_what_is_dropped_is_counted(measured, tmp_path, capsys):
     assert "dropped: 0 impossible, 1 duplicate" in capsys.readouterr().out
 
 
+def test_a_version_of_the_engine_is_not_that_of_the_program(tmp_path, capsys):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"m": [1, 1], "n": 512, "k": 512, "dtype": "bfloat16", "latency_us": 9.0, "gpu": "h100_sxm"}
+    )
+    frame.assign(backend="vllm", version=["1", "2"]).to_parquet(tmp_path / "gemm.parquet")
+    words = ["surface", "import", str(tmp_path / "gemm.parquet"), "-o", str(tmp_path / "own.nc")]
+    assert main(words) == 2
+    assert "choose one with --engine-version: 1, 2" in capsys.readouterr().err
+    for flag in ("--engine-version", "--version"):
+        assert main([*words, flag, "2", "--force"]) == 0
+        assert "1 tables with 1 times" in capsys.readouterr().out
+
+
 def test_without_an_action_it_says_so(capsys):
     assert main(["surface"]) == 2
     assert "ACTION" in capsys.readouterr().err

@@ -331,7 +331,7 @@ def test_the_collectors_own_columns_are_known(tmp_path):
     """Times in ms, steps in place of keys, and the driver's name of the device."""
     frame = pandas.DataFrame({"batch_size": [1, 8], "isl": 1, "num_heads": 32, "num_key_value_heads": 8, "step": 1023})
     frame = frame.assign(head_dim=128, attn_dtype="bfloat16", kv_cache_dtype="fp8", window_size=0, latency=[0.03, 0.09])
-    frame = frame.assign(framework="vllm", version="1", device="NVIDIA H100", kernel_source="fa3")
+    frame = frame.assign(framework="vllm", version="1", device="NVIDIA H100 80GB HBM3", kernel_source="fa3")
     file = tmp_path / "generation_attention_perf.parquet"
     frame.to_parquet(file)
     found = imported([file])

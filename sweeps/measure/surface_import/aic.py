@@ -38,6 +38,9 @@ NAMES = {
 }
 """Column of the collector's own files -> that of the united ones, where they differ; its `latency` is in ms."""
 
+MEMORY = r" \d+ ?GB\b.*"
+"""Size and kind of memory in a driver's name of a device: NVIDIA H100 80GB HBM3."""
+
 PRODUCT = ("dtype", "m", "n", "k")
 EXPERTS = ("dtype", "distribution", "num_tokens", "hidden_size", "inter_size", "topk", "num_experts")
 LATENT = ("mla_dtype", "kv_dtype", "n_heads", "batch")
@@ -67,7 +70,7 @@ def measured(path: Path, wanted: WantedRows) -> MeasuredFile:
     require_columns(frame, KEYS, path)
     frame, device = of_device(frame, wanted.gpu, path)
     frame, engine = only(frame, "backend", wanted.engine, "--engine", path)
-    frame, version = only(frame, "version", wanted.version, "--version", path)
+    frame, version = only(frame, "version", wanted.version, "--engine-version", path)
     provenance = {"engine": engine, "engine_version": version, "source": f"aiconfigurator collector, {path.name}"}
     # No column names the family: it is told by which columns there are.
     columns = set(frame.columns)
@@ -85,6 +88,9 @@ def measured(path: Path, wanted: WantedRows) -> MeasuredFile:
         require_columns(frame, DECODE, path)
         axes = {"sequences": "batch", "keys": "kv_len"}
         rows, left = _kernels(frame, "decode_attention", axes, ["attn_dtype", "kv_dtype", *_SIZES.values()], path)
+    elif "attn_dtype" not in columns:
+        left = [f"{len(frame)} rows of kernels that no table of ours is of"]
+        return MeasuredFile((), device, provenance, tuple(left))
     else:
         require_columns(frame, PREFILL, path)
         rows, left = _kernels(
@@ -104,7 +110,8 @@ def _united(found: Any, path: Path) -> Any:
         found = found if "mla_dtype" in found.columns else found.drop(columns=["kv_past"])
     if "gpu" in found.columns:
         # Drivers put the vendor in front and the memory behind: NVIDIA H100 80GB HBM3.
-        found = found.assign(gpu=found["gpu"].astype(str).str.removeprefix("NVIDIA ").str.strip())
+        names = found["gpu"].astype(str).str.removeprefix("NVIDIA ")
+        found = found.assign(gpu=names.str.replace(MEMORY, "", regex=True).str.strip())
     return found
 
 
