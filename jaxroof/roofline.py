@@ -255,32 +255,53 @@ def _constants(op: AnyOp, efficiency: Efficiency) -> Any:
     return kernel_of(entry, op) if isinstance(entry, Kernels) else entry
 
 
-@traced_once
 def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
     """Standard deviation in s of one run of `op`, shape (): 0 where nothing is known of the errors.
 
-    deviation = time sqrt(spread^2 + growth^2),   loss = 1 - least / time
-
-    spread is that of its kind and length inside of the hull, growth is `error_growth`. Outside, what is unknown is how
-    far kernels fall short of the datasheet: the part of the time that its rates take alone, `least_time`, is certain.
+    deviation = sqrt(inside^2 + beyond^2): errors outside of the evidence are independent of those inside.
     """
-    spread, hull = op_spread(op, efficiency), op_hull(op, efficiency)
-    if spread is not None and spread_over_mesh(hardware) and isinstance(op, Kernel):
-        # The evidence is of kernels, and says nothing of a program that is spread over a mesh.
-        spread, hull = mesh.SPREAD, None
-    if spread is None:
+    inside, beyond = op_inside(op, hardware, efficiency), op_beyond(op, hardware, efficiency)
+    square = inside * inside + beyond * beyond
+    # Double `where`, as in other roots: the slope at 0 would be infinite.
+    some = square > 0.0
+    return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+
+
+@traced_once
+def op_inside(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """The part of `op_deviation` that measured devices have too, in s, shape (): time spread."""
+    spread = op_spread(op, efficiency)
+    if spread is None or _on_a_mesh(op, hardware):
         return jnp.zeros(())
     time = op_time(op, hardware, efficiency)
     # Short kernels are mostly launch, fill and drain, which scatter more than long ones: two spreads of log errors.
-    inside = jnp.where(time < SHORT, spread.short, spread.long)
+    return time * jnp.where(time < SHORT, spread.short, spread.long)
+
+
+@traced_once
+def op_beyond(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """The part that `op` has outside of the evidence, in s, shape (): time growth, loss = 1 - least / time.
+
+    growth is `error_growth`. What is unknown is how far kernels fall short of the datasheet: the part of the time that
+    its rates take alone, `least_time`, is certain. Of a program that is spread over a mesh no kernel is evidence.
+    """
+    hull = op_hull(op, efficiency)
+    if op_spread(op, efficiency) is None:
+        return jnp.zeros(())
+    time = op_time(op, hardware, efficiency)
+    if _on_a_mesh(op, hardware):
+        return time * mesh.SPREAD
     if hull is None:
-        return time * inside
+        return jnp.zeros(())
     # An op without work takes no time, and loses none.
     some = jnp.where(time > 0.0, time, 1.0)
     loss = 1.0 - minimum(least_time(op, hardware), time) / some
-    beyond = error_growth(hull, op_extrapolation(op, hardware, efficiency), loss, hardware)
-    # Outside of the evidence errors are independent of those inside: variances add.
-    return time * jnp.sqrt(inside * inside + beyond * beyond)
+    return time * error_growth(hull, op_extrapolation(op, hardware, efficiency), loss, hardware)
+
+
+def _on_a_mesh(op: AnyOp, hardware: Hardware) -> bool:
+    """Whether `op` is part of a program that is spread over a mesh: structure, not data."""
+    return spread_over_mesh(hardware) and isinstance(op, Kernel)
 
 
 def least_time(op: AnyOp, hardware: Hardware) -> Scalar:

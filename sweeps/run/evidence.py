@@ -17,7 +17,7 @@ from jaxroof.step.overlap import computing_hardware
 from jaxroof.step.placed import device_ops
 from jaxroof.step.step import evidence_known, evidence_of, host_time
 
-MEASURED_CORES = {False: "GPUs with threads in waves of 32", True: "cores that a compiler schedules"}
+MEASURED_CORES = {False: "GPUs with waves of 32 threads", True: "cores that a compiler schedules"}
 """`Hull.compiled` -> the devices of the evidence, in words."""
 
 CAUSES = 2
@@ -141,5 +141,5 @@ def _causes(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> dict[str, 
     if distance > 0.0 and isinstance(op, Kernel):
         causes["precision"] = distance, f"{op.precision} was not measured, {' and '.join(hull.precisions)} were"
     if (octaves := KINDRED * float(kind_difference(hull, hardware))) > 0.0:
-        causes["kind"] = octaves, f"kernels were measured on {MEASURED_CORES[hull.compiled]} alone"
+        causes["kind"] = octaves, f"kernels were only measured on {MEASURED_CORES[hull.compiled]}"
     return causes

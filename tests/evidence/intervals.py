@@ -23,7 +23,7 @@ from jaxroof.efficiency.timing import NINETY_PERCENT
 from jaxroof.jobs.job import CORRELATION
 from jaxroof.numerics.arrays import eager
 from jaxroof.step.placed import device_ops
-from jaxroof.step.step import HOST, deviations_of, times_of
+from jaxroof.step.step import HOST, beyond_of, deviations_of, times_of
 from sweeps.measure.validate.kernel_errors import learned_name, measured_groups
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
@@ -42,7 +42,7 @@ NEAR, GENERATION, KIND = "near", "new generation", "new kind"
 AIMED = {NEAR: 1.3, GENERATION: 1.6, KIND: 3.0}
 """Factor to either side that intervals of a distance should have."""
 
-POINTS = 600
+POINTS = 200
 """Served points of one engine, drawn with a fixed seed."""
 
 SEEN = ("H100-SXM", "H200-SXM", "A100-SXM-80GB", "B200-SXM")
@@ -177,7 +177,7 @@ def tpot(point: ServingPoint, efficiency: Efficiency) -> tuple[float, float]:
     prompts = Prefill(sequences=state.prompts, tokens=state.prompts * state.isl, past=0.0)
     beside = None if state.apart else decode
     both = Batch(prefill=prompts, decode=beside, logits=state.prompts + (0.0 if state.apart else state.sequences))
-    total, errors = 0.0, dict[str, float]()
+    total, beyond, errors = 0.0, 0.0, dict[str, float]()
     # Steps without prompts, and with them.
     shares = (1.0 if state.apart else 1.0 - state.mixed, state.mixed)
     for share, batch in zip(shares, (Batch(prefill=None, decode=decode, logits=state.sequences), both), strict=True):
@@ -188,8 +188,9 @@ def tpot(point: ServingPoint, efficiency: Efficiency) -> tuple[float, float]:
         total += share * (device + (max(host - device, 0.0) if state.hidden_host else host))
         for name, one in deviations_of(ops, point.hardware, point.deployment, efficiency).items():
             errors[name] = errors.get(name, 0.0) + share * float(one)
+        beyond += share * sum(map(float, beyond_of(ops, point.hardware, point.deployment, efficiency).values()))
     each = np.array(list(errors.values()))
-    square = CORRELATION * each.sum() ** 2 + (1.0 - CORRELATION) * np.sum(each * each)
+    square = CORRELATION * each.sum() ** 2 + (1.0 - CORRELATION) * np.sum(each * each) + beyond**2
     return total, math.sqrt(square) / total
 
 

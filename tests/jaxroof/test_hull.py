@@ -124,11 +124,11 @@ def test_errors_grow_with_the_first_octave_and_with_the_kind_of_cores(h100):
 
 
 def test_a_step_errs_between_all_ops_alike_and_each_on_its_own():
-    """Two ops of 3 and 4 s: sqrt(0.3 7^2 + 0.7 (3^2 + 4^2)) = 5.675 s of 10 s; the least of both adds up."""
+    """Two ops of 3 and 4 s: 0.5 7^2 + 0.5 (3^2 + 4^2) = 37 s^2 of 10 s, with 2 s beyond the evidence 41 s^2."""
     learned = hwspaces.efficiency("learned-vllm").efficiency
-    part = Part(runs=1.0, deviation=7.0, variance=25.0, least=2.0)
+    part = Part(runs=1.0, deviation=7.0, variance=25.0, beyond=2.0, least=2.0)
     found = spreads("tpot", 10.0, (part,), learned)
-    assert float(found["tpot_spread"]) == pytest.approx(0.5675, abs=1e-4) and float(found["tpot_least"]) == 2.0
+    assert float(found["tpot_spread"]) == pytest.approx(0.1 * math.sqrt(41.0)) and float(found["tpot_least"]) == 2.0
     assert spreads("tpot", 10.0, (part,), hwspaces.efficiency("half").efficiency) == {}
 
 
