@@ -139,6 +139,8 @@ def expert_ops(
     # as each touched expert costs its whole matrices.
     touched = distinct_experts(stored, experts.top_k, own_choices(group_tokens, deployment.alike))
     load = expert_load(experts, deployment, group_tokens)
+    if load.touched is not None:
+        touched = stored * load.touched
     if deployment.ep is not None:
         # The device with the most tokens ends last, and all others wait in the exchange after it.
         rows, touched = rows * load.device / deployment.ep, touched / deployment.ep
@@ -259,7 +261,7 @@ def _of_rows(fanout: Fanout | None, row: Scalar, back: bool, deployment: Deploym
 
 
 def expert_load(experts: Experts, deployment: Deployment, group_tokens: Scalar) -> Load:
-    """Rows of the busiest device and of the busiest expert over the mean: `imbalance`, and what `popularity` makes."""
+    """Rows of the busiest device and expert over the mean: `imbalance` alone, or times what `popularity` makes."""
     if deployment.popularity is None:
         return Load(deployment.imbalance, 1.0)
     load = busiest(

@@ -12,15 +12,20 @@ BUSIEST = 0.8
 SCARCE = 200.0
 """Upper over lower bound where choices are no more than experts."""
 
+NO_ROW = 0.5615
+"""Mean rows below which an expert counts as without any: e^-g, g Euler's constant. Exact for an exponent of 1, where
+the integral of (1 - e^(-r x)) / x is ln(r H) + g."""
+
 EXPONENT = 0.14
 """Of Tukey's lambda distribution, whose quantiles are a normal's within 0.02: 4.91 (q^0.14 - (1 - q)^0.14)."""
 
 
 class Load(NamedTuple):
-    """Loads relative to the mean, at least 1; scalars of shape ()."""
+    """Loads relative to the mean, at least 1, and how many experts have any; scalars of shape ()."""
 
     device: Scalar  # rows of the busiest device over the mean of all
     expert: Scalar  # rows of the busiest expert, or of one of its copies, over the mean of all experts
+    touched: Scalar | None = None  # share of the busiest device's experts with rows; None: as without preference
 
 
 def busiest(
@@ -41,6 +46,8 @@ def busiest(
     device's share. R copies lower the largest load by y = 1 + sqrt(2 R / g) + R / (3 g), g the experts per e-fold of
     load at the top: device = max(1, expert / n), expert = that of the power law / y.
 
+    touched = the share of the busiest device's loads of more than NO_ROW rows.
+
     Args:
       exponent: 0 or more; larger ones are more uneven in the loads' sum.
       choices: experts of a token.
@@ -60,18 +67,26 @@ def busiest(
     whole, first, second = (_integral(power - exponent, span) for power in (1.0, 2.0, 3.0))
     mean = first / whole
     variation = maximum(second / whole / mean**2 - 1.0, 1e-9)
+
+    def touched(device: Scalar) -> Array:
+        """Share of the device's loads, as many times the mean ones, that are a row: along their logarithms."""
+        idle = jnp.log(NO_ROW * mean * experts / (tokens * choices * device))
+        return 1.0 - _integral(1.0 - exponent, minimum(maximum(idle, 0.0), span)) / whole
+
     largest = maximum(minimum(_exceeded(exponent, whole, span, experts) / mean, experts / choices), 1.0)
     if copies is not None:
         # Experts per e-fold at the top: E H f(H).
         top = experts * jnp.exp((1.0 - exponent) * span) / whole
         ratio = copies / top
         spread = largest / (1.0 + jnp.sqrt(2.0 * ratio + 1e-12) + ratio / 3.0)
-        return Load(maximum(spread * devices / (experts + copies), 1.0), maximum(spread, 1.0))
+        device = maximum(spread * devices / (experts + copies), 1.0)
+        return Load(device, maximum(spread, 1.0), touched(device))
     share = variation * devices / experts
     below = (devices - 0.375) / (devices + 0.25)
     quantile = 4.91 * (below**EXPONENT - (1.0 - below) ** EXPONENT)
     most = maximum(1.0 - share / 9.0 + quantile / 3.0 * jnp.sqrt(share), 0.0) ** 3
-    return Load(maximum(minimum(most, largest), 1.0), largest)
+    device = maximum(minimum(most, largest), 1.0)
+    return Load(device, largest, touched(device))
 
 
 def visited(load: Scalar, devices: Scalar, choices: Scalar) -> Array:

@@ -9,6 +9,7 @@ import argparse
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ from sweeps.measure.validate.collective_rows import MeasuredCollective, collecti
 from sweeps.measure.validate.exchange_rows import LOW_LATENCY, NORMAL, shipped
 from sweeps.measure.validate.relative_errors import grouped, stack
 from sweeps.run.precision import precision
-from tests.evidence.harness import command, data, error_text
+from sweeps.show import style
+from tests.evidence.harness import command, data, error_text, flag
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
 
@@ -37,9 +39,6 @@ MOST_NODES = 4.0
 
 NEWER = "NVLink5"
 """Table of the link whose fixed times of low-latency kernels are its own."""
-
-CONGESTED = 8.0
-"""Nodes on which the normal mode's rows reach a third of their network's rate, low-latency rows all of it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,25 +80,33 @@ Values = Mapping[str, Any]
 """Constants by path: "NVLink.dispatch.share", "dispatch.core_rate", "notify_time"."""
 
 
+def predicted(row: MeasuredCollective) -> float:
+    """Time in s of one row with the shipped constants, the notice included."""
+    sizes = {"message_bytes": row.message_bytes, "participants": row.participants, "fanout": row.exchange.fanout}
+    op = Collective(operation=row.kind, count=1.0, kernels=1.0, **sizes)
+    efficiency = LinkEfficiency(losses=1.0, exchange=row.exchange.kernels)
+    return float(collective_time(row.links, op, efficiency, row.algorithms))
+
+
 def predictor(rows: Sequence[MeasuredCollective], notice: bool = False) -> Callable[[Values], Any]:
     """A function from constants to the times in s of all rows, shape [rows], transmission alone or with the notice."""
 
     def alike(position: int) -> tuple[Any, ...]:
         row = rows[position]
-        return row.device, row.kind, jax.tree.structure(row.exchange.fanout)
+        return row.device, row.kind, row.links.scale_out.bandwidth, jax.tree.structure(row.exchange.fanout)
 
     groups = grouped(range(len(rows)), alike)
     order = np.argsort(np.concatenate(list(groups.values())))
     cases = [(rows[group[0]], stack([_case(rows[i]) for i in group])) for group in groups.values()]
 
-    def predicted(values: Values) -> Any:
+    def times(values: Values) -> Any:
         kernels = exchange(values)
         if not notice:
             kernels = dataclasses.replace(kernels, notify_time=0.0, peer_time=0.0)
-        times = [_times(row, case, _links(row, values), kernels) for row, case in cases]
-        return jnp.concatenate(times)[order]
+        parts = [_times(row, case, _links(row, values), kernels) for row, case in cases]
+        return jnp.concatenate(parts)[order]
 
-    return predicted
+    return times
 
 
 def _case(row: MeasuredCollective) -> dict[str, Any]:
@@ -192,8 +199,8 @@ def fit(part: Part, rows: Sequence[MeasuredCollective], held: Values, parameters
     """The constants that minimise log ratios over `rows`, beside those held fixed."""
     measured = [row.seconds - row.exchange.notice for row in rows]
     with precision("float64"):
-        predicted = predictor(rows)
-        found = fitted(lambda values: predicted({**held, **values}), measured, [SPREAD] * len(rows), parameters)
+        times = predictor(rows)
+        found = fitted(lambda values: times({**held, **values}), measured, [SPREAD] * len(rows), parameters)
     return {**held, **found}
 
 
@@ -228,23 +235,62 @@ def show(found: Sequence[Part], values: Values) -> None:
     """Print errors by mode, direction, device and nodes: median, MAPE and signed median in %, fitted rows apart."""
     for part in found:
         with precision("float64"):
-            predicted = np.asarray(predictor(part.rows)(values))
+            times = np.asarray(predictor(part.rows)(values))
         measured = np.array([row.seconds - row.exchange.notice for row in part.rows])
         keys = [(seen(row), row.device, row.participants / 8.0) for row in part.rows]
         for (is_fitted, device, nodes), group in sorted(grouped(range(len(keys)), keys.__getitem__).items()):
             print(
                 f"{part.mode:12} {part.direction:9} {device:9} {nodes:2g} nodes  "
                 f"{'fitted' if is_fitted else 'left out':9}{len(group):5} rows  "
-                f"{error_text(predicted[group], measured[group])}"
+                f"{error_text(times[group], measured[group])}"
             )
 
 
-@command(data("folder of the tables: wideep_deepep_ll, wideep_deepep_normal"))
+@style.styled
+def picture(found: Sequence[Part]) -> Any:
+    """A figure with a panel per mode and direction: predicted over measured time by tokens, device and nodes."""
+    names = {LOW_LATENCY: "Low-latency kernels", NORMAL: "Kernels that forward inside of nodes"}
+    fig, drawn = style.panels(
+        len(found),
+        2,
+        (5.2, 2.6),
+        (0.0, 0.4),
+        "Exchange of tokens with experts: predicted over measured time",
+        "By tokens per device: medians, and 5 to 95 % of rows of all shapes and numbers of cores. H100 on one, two and "
+        "four nodes was fitted (with H200); eight nodes and B200 were left out, but for B200's fixed times.",
+        "measured: DeepEP under SGLang 0.5.6 and 0.5.12, NVIDIA aiconfigurator",
+    )
+    for axes, part in zip(drawn, found, strict=True):
+        times, measured = (np.array(each) for each in zip(*((predicted(r), r.seconds) for r in part.rows), strict=True))
+        series = grouped(range(len(part.rows)), lambda i, rows=part.rows: (rows[i].device, rows[i].participants / 8.0))
+        for colour, ((device, nodes), rows) in zip(style.SERIES_COLOURS, sorted(series.items()), strict=False):
+            by_tokens = sorted(grouped(rows, lambda i, rows=part.rows: rows[i].exchange.tokens).items())
+            tokens = np.array([size for size, _ in by_tokens])
+            low, middle, high = style.spread_of([times[group] / measured[group] for _, group in by_tokens])
+            line = "-" if seen(part.rows[rows[0]]) else "--"
+            label = f"{device.removesuffix('-SXM')}, {nodes:g} node{'s' * (nodes > 1.0)}"
+            axes.plot(tokens, middle, line, color=colour, lw=1.4, label=label)
+            axes.fill_between(tokens, low, high, color=colour, alpha=0.10, lw=0.0)
+        style.ratio_axis(axes)
+        axes.axhline(1.0, color=style.QUIET, lw=0.8, zorder=1)
+        axes.set(xscale="log", xlabel="tokens per device")
+        axes.set_title(f"{names[part.mode]}, {part.direction}", fontsize=9)
+    drawn[0].legend(ncols=2, fontsize=7)
+    return fig
+
+
+PLOT = flag("--plot", type=Path, metavar="FILE", help="draw predicted over measured times of the shipped constants")
+
+
+@command(data("folder of the tables: wideep_deepep_ll, wideep_deepep_normal"), PLOT)
 def main(options: argparse.Namespace) -> None:
     """Print errors of the shipped constants, then refitted ones and theirs; returns the exit status."""
     found = parts(options.data)
     if not found:
         raise ValueError(f"{options.data}: no table of expert kernels in it")
+    if options.plot is not None:
+        style.saved(picture(found), options.plot, force=True)
+        return
     print("# shipped constants: median, MAPE, signed median, %")
     show(found, {})
     values = fit_all(found)

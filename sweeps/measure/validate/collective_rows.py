@@ -11,7 +11,7 @@ from hwspaces.engines.engine import OwnCollectives
 from jaxroof.collectives import LIBRARIES
 from jaxroof.hardware import Link, Links
 from jaxroof.numerics.struct import given
-from sweeps.measure.validate.exchange_rows import TABLES, MeasuredExchange, exchanges
+from sweeps.measure.validate.exchange_rows import TABLES, MeasuredExchange, exchanges, measured_links
 from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, header, records, require_some, rows
 
 BENCHMARK_COLUMNS = ("gpu", "backend", "kernel_source", "num_gpus", "message_size", "latency_us")
@@ -201,7 +201,7 @@ def _exchange_row(row: CsvRow) -> list[MeasuredCollective]:
                 participants=one.devices,
                 message_bytes=one.message_bytes,
                 seconds=seconds,
-                links=links,
+                links=measured_links(links, one),
                 memory_bandwidth=entry.hardware.memory.hbm.bandwidth,
                 algorithms=EXCHANGES,
                 crosses=one.devices > scale_up.devices,

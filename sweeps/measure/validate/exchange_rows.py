@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from hwspaces import efficiency
 from jaxroof.efficiency import ExpertExchange
+from jaxroof.hardware import Links
 from jaxroof.numerics.struct import given
 from jaxroof.op import Fanout, distinct_devices
 from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, POSITIVE, CsvRow
@@ -18,6 +19,11 @@ GROUPS_REACHED = 4.0
 
 FP8_SCALED, FP8, BF16, FP4 = 1.0 + 4.0 / 128.0, 1.0, 2.0, 0.5 + 1.0 / 16.0
 """B per element: 8 bits with a scale of 4 B per 128 elements, or without; 16 bits; 4 bits with one of 1 B per 16."""
+
+CONGESTED_NODES, CONGESTED_BANDWIDTH = 8.0, 1.7e10
+"""Nodes on which the normal mode was measured over a network of so many B/s per device: ours, as its largest messages
+level off there, at a third of the rate on two and four nodes. Low-latency rows of as many nodes and the published
+tables of DeepEP, up to 32 nodes, reach the whole rate: this belongs to those runs and to no device."""
 
 HEADER = 16.0
 """B before a row of low-latency kernels: deepseek-ai/DeepEP, csrc/kernels/internode_ll.cu (int4 of the source)."""
@@ -100,6 +106,13 @@ class MeasuredExchange:
 def shipped() -> ExpertExchange:
     """Constants of the normal mode's kernels; all engines of the tables run one library's."""
     return given(efficiency("learned-sglang").efficiency.collective.exchange, "kernels of an exchange of tokens")
+
+
+def measured_links(links: Links, one: MeasuredExchange) -> Links:
+    """The device's links as the row's runs had them."""
+    if one.mode != NORMAL or one.devices != NODE * CONGESTED_NODES or links.scale_out is None:
+        return links
+    return dataclasses.replace(links, scale_out=dataclasses.replace(links.scale_out, bandwidth=CONGESTED_BANDWIDTH))
 
 
 def exchanges(row: CsvRow) -> Iterator[tuple[MeasuredExchange, float]]:
