@@ -117,7 +117,7 @@ class Selection:
     query_rank: Scalar | None  # width that the indexer's queries are projected from; None: the hidden size
     key_bytes: Scalar  # B per element of a cached key
     weights: WeightFormat  # of its projections
-    block: Scalar = 1.0  # keys that are chosen or not together, by the best score among them
+    block: Scalar | None = None  # keys that are chosen or not together, by the best score among them; None: each alone
     scoring: WeightFormat | None = None  # of the products of queries and cached keys; None: as the projections
 
 
@@ -229,7 +229,8 @@ def _choice(
     compute = (selection.weights if selection.scoring is None else selection.scoring).compute
     scores = pairs / selection.stride
     # Scores of a block leave the kernel as one, its best.
-    choices = scores / selection.block
+    together = 1.0 if selection.block is None else selection.block
+    choices = scores / together
     there = jnp.where(sequences > 0.0, sequences, 1.0)
     shape = ScoreShape(
         sequences=sequences,
@@ -261,7 +262,7 @@ def _choice(
         shape=ChoiceShape(
             rows=queries,
             width=choices / jnp.where(queries > 0.0, queries, 1.0),
-            kept=selection.tokens / (selection.stride * selection.block),
+            kept=selection.tokens / (selection.stride * together),
         ),
     )
     return in_phase({f"{part}_index_scores": scoring, f"{part}_index_top_k": top_k}, part)

@@ -217,10 +217,8 @@ def listed(
       more: others that move, of `MORE`.
     """
     moved = list(own(name, kinds, low=low, padded=padded, more=more))
-    for kind in kinds:
-        moved.append(_p(f"{kind}.{name}.tail", 0.05 if kind == "decode_attention" else 0.5, 0.7, 1e-3, 2.0))
-        if low and padded:
-            moved.append(_p(f"{kind}.{name}.low_padded", 0.4, 1.5, 1e-3, 1.0))
+    if "prefill_attention" in kinds:
+        moved.append(_p(f"prefill_attention.{name}.tail", 0.5, 0.7, 1e-3, 2.0))
     if "decode_attention" in kinds:
         moved.append(_p(f"decode_attention.{name}.scattered", 0.6, 0.3, 0.05, 1.0))
     return tuple(moved)
@@ -249,13 +247,14 @@ def own(
 
 
 MORE = {
+    "low_padded": _p("", 0.4, 1.5, 1e-3, 1.0),
     "least_rows": _p("", 12.0, 0.4, 1.0, 16.0, "half of the rows of mma.m16n8k16 to all"),
     "least_slots": _p("", 256.0, 0.3, 64.0, 1024.0, "two of FlashMLA's tiles of keys"),
     "sequence_cycles": _p("", 1e3, 1.0, 1.0, 2e4),
 }
 """Constants that only some kernels have."""
 
-OF_PROMPTS = ("sequence_cycles",)
+OF_PROMPTS = ("sequence_cycles", "least_rows")
 """Those of them that decoding does without."""
 
 
@@ -295,21 +294,33 @@ ATTENTION = f"{SPARSE}glm5_dsa_attn_module"
 HEAVY = f"{SPARSE}dsv4_hca_attn_module"
 
 
+DECODED_TAIL = _p("decode_attention.{}.tail", 0.05, 0.7, 1e-3, 2.0)
+"""Of engines whose decoding kernels do not split a list over the cores."""
+
+
+def _tail(name: str) -> tuple[Parameter, ...]:
+    return (dataclasses.replace(DECODED_TAIL, path=DECODED_TAIL.path.format(name)),)
+
+
 def _selected(tables: tuple[str, ...], low: bool = True) -> tuple[Fit, ...]:
     """General constants are those of cores whose threads hold the accumulators: no other cores run such kernels."""
     paths = _both("selected")
+    # TensorRT-LLM runs its kernel of prompts for decoding on these cores, and has no cache of 8 bits there.
+    general = listed("selected", more=("low_padded",)) if low else (*listed("selected", low=False), *_tail("selected"))
     return (
-        Fit(tables, paths, listed("selected", low=low), HOPPER),
+        Fit(tables, paths, general, HOPPER),
         Fit(tables, paths, own("selected"), BLACKWELL, "tensor_memory"),
     )
 
 
 def _compressed(tables: tuple[str, ...]) -> Fit:
     moved = listed("compressed", low=False, padded=False, more=("least_slots", "sequence_cycles"))
-    return Fit(tables, _both("compressed"), moved)
+    return Fit(tables, _both("compressed"), (*moved, *_tail("compressed")))
 
 
-BLOCKS, OWN_BLOCKS = (each("blocks", more=("least_rows",)) for each in (listed, own))
+BLOCKS, OWN_BLOCKS = (
+    (*each("blocks", PREFILL, more=("least_rows",)), *each("blocks", DECODE, padded=False)) for each in (listed, own)
+)
 
 FITS: dict[str, tuple[Fit, ...]] = {
     "sglang": (
