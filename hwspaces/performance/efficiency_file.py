@@ -137,14 +137,18 @@ def _kernel_lines(table: str, kernels: Kernels, sources: Mapping[str, str]) -> l
         model = getattr(kernels, name)
         if model is None:
             continue
-        # The model's word in files, from its type.
-        word = next(word for word, struct in STRUCTS.items() if struct is type(model))
-        lines += ["", f"[{table}.{name}]", f"model = {json.dumps(word)}", *_field_lines(model)]
-        path = f"{table}.{name}"
-        lines += [f"source = {json.dumps(sources[path])}"]
-        own = {key.removeprefix(f"{path}."): text for key, text in sources.items() if key.startswith(f"{path}.")}
-        lines += [f"sources.{key} = {json.dumps(text)}" for key, text in own.items()]
+        lines += ["", *class_lines(f"{table}.{name}", model, sources)]
     return lines
+
+
+def class_lines(path: str, model: Any, sources: Mapping[str, str]) -> list[str]:
+    """The table of one class of kernels, "linear.wide": its head, its constants and their sources."""
+    # The model's word in files, from its type.
+    word = next(word for word, struct in STRUCTS.items() if struct is type(model))
+    lines = [f"[{path}]", f"model = {json.dumps(word)}", *_field_lines(model)]
+    lines += [f"source = {json.dumps(sources[path])}"]
+    own = {key.removeprefix(f"{path}."): text for key, text in sources.items() if key.startswith(f"{path}.")}
+    return lines + [f"sources.{key} = {json.dumps(text)}" for key, text in own.items()]
 
 
 def _field_lines(struct: Any, prefix: str = "") -> list[str]:

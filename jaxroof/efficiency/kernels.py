@@ -13,7 +13,7 @@ from jaxroof.efficiency.timing import Timing
 from jaxroof.hardware import Hardware
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.numerics.struct import struct
-from jaxroof.op import AttentionShape, Kernel
+from jaxroof.op import AttentionShape, Kernel, ProductShape
 
 KernelModel = StreamKernel | GemmKernel | SgemmKernel | PrefillKernel | GroupedKernel | DecodeKernel
 
@@ -28,6 +28,10 @@ MODELS: dict[type, Callable[[Any, Kernel, Hardware], Timing]] = {
 """Struct of constants -> the function that prices an op by them."""
 
 
+PACKED = ("linear", "experts")
+"""Kinds whose weights may be stored in fewer bits than they are multiplied in."""
+
+
 @struct
 class Kernels:
     """One model per class of kernel. A class that is None runs on the next more general one."""
@@ -36,6 +40,7 @@ class Kernels:
     narrow: KernelModel | None = None  # operands of 8 bits and less
     scaled: KernelModel | None = None  # the same with a scale per block
     block4: KernelModel | None = None  # operands of 4 bits, with a scale per block of 16 or 32
+    packed: KernelModel | None = None  # weights of fewer bits than the operands that they are multiplied as
     latent: KernelModel | None = None  # attention to latent vectors
     plain: StreamKernel | None = None  # ops of the kind without a shape: index scores, recurrent states
 
@@ -51,6 +56,9 @@ def class_of(kernels: Kernels, op: Kernel) -> str:
             candidates = ["scaled", *candidates]
         if op.precision == "fp4":
             candidates = ["block4", *candidates]
+    # Weight-only quantisation: vector units convert weights on their way to products of 16 bits.
+    elif isinstance(op.shape, ProductShape) and op.vector_flops is not None and op.kind in PACKED:
+        candidates = ["packed", *candidates]
     if isinstance(op.shape, AttentionShape) and op.shape.latent:
         candidates = ["latent", *candidates]
     # No shape: the op is a stream of bytes of this kind, such as a recurrent state's update.

@@ -12,13 +12,14 @@ VIEWS = (
     ("family", "device"),
     ("family", "precision", "engine"),
     ("family", "precision", "engine", "device"),
+    ("family", "precision", "engine", "version", "kernel"),
 )
 """What each table groups rows by."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--data", required=True, metavar="FOLDER", help="folder with aic_*.parquet tables of kernels")
+    parser.add_argument("--data", required=True, metavar="FOLDER", help="folder with tables of kernels, aic_*.parquet")
     parser.add_argument(
         "--efficiency", metavar="NAME", help="a name or a TOML file; default: learned, of each row's engine"
     )

@@ -11,17 +11,17 @@ from hwspaces.performance.kernel_tables import hull_lines
 from jaxroof.efficiency import Hull
 from tests.evidence.harness import data, fitting
 from tests.evidence.hulls import hulls
-from tests.evidence.learned_fit import COLLECTIVE_HULL, FITS, KERNELS, assembled
+from tests.evidence.learned_fit import COLLECTIVE_HULL, FITS, KERNELS, all_groups, assembled
 
 
 @fitting(data("folder with kernels/"), KERNELS, width=160)
 def main(options: argparse.Namespace, console: Console) -> str:
     """Fit the kernels with each architecture left out, and print."""
-    folder, engine = options.data / "kernels", options.engine
-    fits = [found for each in FITS for found in each(folder, engine)]
+    engine = options.engine
+    fits = [found for each in FITS for found in each(options.data, engine)]
     entry = hwspaces.efficiency(f"learned-{engine}")
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
-    found = hulls(fits, folder, engine, assembled, console)
+    found = hulls(fits, all_groups(options.data), engine, assembled, console)
     for path, hull in {**found, "collective": COLLECTIVE_HULL}.items():
         text = with_hull(text, path, hull)
     return text

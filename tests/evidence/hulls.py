@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from jaxroof.numerics.arrays import eager
 from jaxroof.op import KINDS, Kernel
 from jaxroof.roofline import op_time
 from sweeps.measure.kernel_data.group import KernelGroup
-from sweeps.measure.validate.kernel_errors import measured_groups
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 
 ROWS = 400
@@ -152,7 +150,7 @@ def growth(unseen: Iterable[LeftOut]) -> float:
 
 
 def hulls(
-    fits: Sequence[KernelFit], folder: Path, engine: str, assembled: Assembled, console: Console
+    fits: Sequence[KernelFit], groups: Iterable[KernelGroup], engine: str, assembled: Assembled, console: Console
 ) -> dict[str, Hull]:
     """The hull of every class of kernels, by its path; what is not fitted to kernels has the devices of those that are.
 
@@ -160,7 +158,7 @@ def hulls(
 
     Prints, for every class and architecture that was left out, distance, deviation, growth and what intervals cover.
     """
-    rows = measured(measured_groups(folder), engine, assembled(fits))
+    rows = measured(groups, engine, assembled(fits))
     table = Table(title="Errors of constants on an architecture that they have not seen", title_justify="left")
     heads = ("class", "left out", "octaves", "deviation inside", "left out", "per octave", "covered", "widened")
     for name in heads:
