@@ -135,29 +135,23 @@ def _holds(below: Mapping[str, Any], own: Mapping[str, Any]) -> bool:
 
 
 def _kernel_lines(table: str, kernels: Kernels, sources: Mapping[str, str]) -> list[str]:
-    named = ((f"{table}.{name}", getattr(kernels, name)) for name in CLASSES)
-    return [line for path, model in named if model is not None for line in class_lines(path, model, sources)]
+    lines = []
+    for name in CLASSES:
+        model = getattr(kernels, name)
+        if model is None:
+            continue
+        lines += ["", *class_lines(f"{table}.{name}", model, sources)]
+    return lines
 
 
 def class_lines(path: str, model: Any, sources: Mapping[str, str]) -> list[str]:
-    """Lines of the table of one class of kernels, an empty one first.
-
-    Args:
-      path: kind and class, "linear.wide".
-      model: struct of constants.
-      sources: of the table, by its path, and of single constants, by path and name.
-    """
+    """The table of one class of kernels, "linear.wide": its head, its constants and their sources."""
     # The model's word in files, from its type.
     word = next(word for word, struct in STRUCTS.items() if struct is type(model))
+    lines = [f"[{path}]", f"model = {json.dumps(word)}", *_field_lines(model)]
+    lines += [f"source = {json.dumps(sources[path])}"]
     own = {key.removeprefix(f"{path}."): text for key, text in sources.items() if key.startswith(f"{path}.")}
-    return [
-        "",
-        f"[{path}]",
-        f"model = {json.dumps(word)}",
-        *_field_lines(model),
-        f"source = {json.dumps(sources[path])}",
-        *(f"sources.{key} = {json.dumps(text)}" for key, text in own.items()),
-    ]
+    return lines + [f"sources.{key} = {json.dumps(text)}" for key, text in own.items()]
 
 
 def _field_lines(struct: Any, prefix: str = "") -> list[str]:

@@ -45,6 +45,10 @@ MODELS: dict[type, Callable[[Any, Kernel, Hardware], Timing]] = {
 """Struct of constants -> the function that prices an op by them."""
 
 
+PACKED = ("linear", "experts")
+"""Kinds whose weights may be stored in fewer bits than they are multiplied in."""
+
+
 @struct
 class Kernels:
     """One model per class of kernel. A class that is None runs on the next more general one."""
@@ -53,6 +57,7 @@ class Kernels:
     narrow: KernelModel | None = None  # operands of 8 bits and less
     scaled: KernelModel | None = None  # the same with a scale per block
     block4: KernelModel | None = None  # operands of 4 bits, with a scale per block of 16 or 32
+    packed: KernelModel | None = None  # weights of fewer bits than the operands that they are multiplied as
     latent: KernelModel | None = None  # attention to latent vectors
     selected: KernelModel | None = None  # attention to latent vectors that an indexer chose for each query
     compressed: KernelModel | None = None  # attention to a window and to vectors of several tokens
@@ -80,6 +85,9 @@ def class_of(kernels: Kernels, op: Kernel) -> str:
             candidates = ["scaled", *candidates]
         if op.precision == "fp4":
             candidates = ["block4", *candidates]
+    # Weight-only quantisation: vector units convert weights on their way to products of 16 bits.
+    elif isinstance(op.shape, ProductShape) and op.vector_flops is not None and op.kind in PACKED:
+        candidates = ["packed", *candidates]
     if isinstance(op.shape, AttentionShape):
         if op.shape.latent:
             candidates = ["latent", *candidates]

@@ -143,7 +143,7 @@ def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str
     own = [b for b in rows if any(path == each for each, _ in b.moved)]
     if not own:  # kernels that another engine's tables time alone
         alone = {path: "as SGLang's, whose tables time the kernel alone"}
-        return "\n".join(class_lines(path, constants[path], alone)[1:])
+        return "\n".join(class_lines(path, constants[path], alone))
     out = np.concatenate([np.stack([predicted(b, constants), b.group.seconds])[:, ~b.seen] for b in own], axis=1)
     seen = np.concatenate([np.stack([predicted(b, constants), b.group.seconds])[:, b.seen] for b in own], axis=1)
     logs, long = np.abs(np.log(out[0] / out[1])), out[1] >= SHORT
@@ -158,7 +158,7 @@ def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str
         f"in sample {inside.median:.0%}/{inside.mape:.0%}; sites left out {outside.median:.0%}/{outside.mape:.0%}"
     )
     model = dataclasses.replace(constants[path], spread=spread, hull=hull)
-    return "\n".join(class_lines(path, model, {path: source})[1:])
+    return "\n".join(class_lines(path, model, {path: source}))
 
 
 def _file(engine: str) -> str:

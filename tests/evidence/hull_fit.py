@@ -12,24 +12,23 @@ from rich.console import Console
 import hwspaces
 from hwspaces.performance.efficiency_file import spread_line
 from hwspaces.performance.kernel_tables import hull_lines
-from sweeps.measure.validate.kernel_errors import measured_groups
 from tests.evidence.harness import data, fitting
 from tests.evidence.hulls import hulls, measured
-from tests.evidence.learned_fit import COLLECTIVE_HULL, FITS, KERNELS, assembled
+from tests.evidence.learned_fit import COLLECTIVE_HULL, FITS, KERNELS, all_groups, assembled
 from tests.evidence.spreads import spreads
 
 
 @fitting(data("folder with kernels/"), KERNELS, width=160)
 def main(options: argparse.Namespace, console: Console) -> str:
     """Fit the kernels with each architecture left out, and print."""
-    folder, engine = options.data / "kernels", options.engine
-    fits = [found for each in FITS for found in each(folder, engine)]
+    engine = options.engine
+    fits = [found for each in FITS for found in each(options.data, engine)]
     entry = hwspaces.efficiency(f"learned-{engine}")
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
-    rows = measured(measured_groups(folder), engine, entry.efficiency)
+    rows = measured(all_groups(options.data), engine, entry.efficiency)
     for path, spread in spreads(entry.efficiency, fits, rows).items():
         text = with_lines(text, path, "spread", [spread_line(spread)])
-    found = hulls(fits, folder, engine, assembled, console)
+    found = hulls(fits, all_groups(options.data), engine, assembled, console)
     for path, hull in {**found, "collective": COLLECTIVE_HULL}.items():
         text = with_lines(text, path, "hull.", hull_lines(hull))
     return text

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from jaxroof.numerics.arrays import eager
 from jaxroof.op import KINDS, Kernel
 from jaxroof.roofline import least_time, op_time
 from sweeps.measure.kernel_data.group import KernelGroup
-from sweeps.measure.validate.kernel_errors import measured_groups
 from sweeps.measure.validate.relative_errors import grouped
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 
@@ -210,13 +208,13 @@ def growth(path: str, unseen: Iterable[LeftOut]) -> float:
 
 
 def hulls(
-    fits: Sequence[KernelFit], folder: Path, engine: str, assembled: Assembled, console: Console
+    fits: Sequence[KernelFit], groups: Iterable[KernelGroup], engine: str, assembled: Assembled, console: Console
 ) -> dict[str, Hull]:
     """The hull of every class of kernels, by its path; what is not fitted to kernels has the devices of those that are.
 
     Prints what intervals of every class cover on every architecture that was left out, of constants and growth alike.
     """
-    rows = measured(measured_groups(folder), engine, assembled(fits))
+    rows = measured(groups, engine, assembled(fits))
     kept = grouped(fitted_rows(fits, rows), lambda one: one.path)
     unseen = [one for fit in fits for one in left_out(fit, fits, rows, assembled)]
     console.print(_covered(unseen))

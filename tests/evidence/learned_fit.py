@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import datetime
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -15,6 +15,7 @@ from hwspaces.performance.efficiency_file import efficiency_text
 from jaxroof.efficiency import Efficiency, Hull, Kernels, LinkEfficiency, Spread
 from jaxroof.efficiency.hull import FittedRange
 from jaxroof.efficiency.stream import StreamKernel
+from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.kernel_errors import measured_groups
 from tests.evidence import saturated, silicon, step_cycles
 from tests.evidence.class_tables import carried
@@ -25,7 +26,7 @@ from tests.evidence.learned_kernels.decode import fit_decode
 from tests.evidence.learned_kernels.experts import fit_experts
 from tests.evidence.learned_kernels.gemm import fit_gemm
 from tests.evidence.learned_kernels.prefill import fit_prefill
-from tests.evidence.learned_kernels.result import KernelFit
+from tests.evidence.learned_kernels.result import FOLDERS, KernelFit
 from tests.evidence.observation import Observation
 from tests.evidence.parameters import Parameter
 from tests.evidence.spreads import with_spreads
@@ -80,11 +81,10 @@ KERNELS = flag("--engine", required=True, choices=ENGINES, help="whose kernels")
 def main(options: argparse.Namespace, console: Console) -> str:
     """Fit and print."""
     folder, engine = options.data, options.engine
-    fits = [found for each in FITS for found in each(folder / "kernels", engine)]
-    console.print(_fit_table(fits))
-    rows = measured(measured_groups(folder / "kernels"), engine, assembled(fits))
-    efficiency = with_spreads(assembled(fits), fits, rows)
-    sources = {one.path: _source(one) for one in fits}
+    fits = [found for each in FITS for found in each(folder, engine)]
+    console.print(fit_table(fits))
+    efficiency = with_spreads(assembled(fits), fits, measured(all_groups(folder), engine, assembled(fits)))
+    sources = {one.path: fit_source(one) for one in fits}
     small = f"ours: streaming kernels reach {LARGE_SHARE:.0%} of HBM; launch"
     for kind in ("prefill_attention", "decode_attention"):
         sources[f"{kind}.plain"] = f"{small} twice that of a small kernel"
@@ -128,7 +128,7 @@ def main(options: argparse.Namespace, console: Console) -> str:
         "hull: ranges of what was fitted; growth: standard deviation far outside, of a time that is all lost against "
         "the datasheet's bound.",
     )
-    found = hulls(fits, folder / "kernels", engine, assembled, console)
+    found = hulls(fits, all_groups(folder), engine, assembled, console)
     efficiency = with_hulls(dataclasses.replace(served.efficiency, host=host), found)
     comment = f"Models of {ENGINES[engine]}'s kernels, fitted across GPUs."
     shipped = Path(hwspaces.__file__).parents[1] / hwspaces.efficiency(f"learned-{engine}").file
@@ -165,19 +165,29 @@ def _observations(folder: Path, engine: str) -> list[Observation]:
     return found + [dataclasses.replace(step, group=step.group.partition(" steps")[0] + " steps") for step in steps]
 
 
-def _source(fit: KernelFit) -> str:
+def all_groups(folder: Path) -> Iterator[KernelGroup]:
+    """Rows of all tables of kernels."""
+    for name in FOLDERS:
+        if (folder / name).is_dir():
+            yield from measured_groups(folder / name)
+
+
+def fit_source(fit: KernelFit) -> str:
+    """Where the constants of a class are from, in words."""
     held_out = "; ".join(
         f"{device} {every.median:.0%}/{every.mape:.0%}" for device, (every, _) in sorted(fit.held_out.items())
     )
     unseen = f"; median/mean error with its architecture left out: {held_out}" if held_out else ""
+    moved = f"{', '.join(fit.moved)}: " if fit.like else ""
+    rows = "sites left out" if fit.moved else "in sample"
     return (
-        f"fitted to {fit.rows:,} public rows of {fit.engine} {', '.join(fit.versions)} "
-        f"({', '.join(fit.kernels)}) on {', '.join(fit.devices)} (aiconfigurator tables), in sample "
+        f"{moved}fitted to {fit.rows:,} public rows of {fit.engine} {', '.join(fit.versions)} "
+        f"({', '.join(fit.kernels)}) on {', '.join(fit.devices)} (aiconfigurator tables), {rows} "
         f"{fit.errors.median:.0%}/{fit.errors.mape:.0%}{unseen}"
     )
 
 
-def _fit_table(fits: Sequence[KernelFit]) -> Table:
+def fit_table(fits: Sequence[KernelFit]) -> Table:
     table = Table(title="Kernels alone: median / MAPE with the architecture left out, from 30 us", title_justify="left")
     for name in ("class", "rows", "in sample", "device", "all rows", "from 30 us", "spread"):
         table.add_column(name)
