@@ -16,6 +16,8 @@ class Fanout:
     choices: Scalar  # experts of one token
     groups: Scalar | None = None  # groups that the router sorts experts into; None: one
     reached: Scalar | None = None  # groups that one token's experts lie in at most; None: all
+    token_bytes: Scalar | None = None  # B of one token as it is sent; None: unknown, and kernels count bytes alone
+    back: bool = static(default=False)  # results return, and are added up on the way
 
 
 def distinct_devices(devices: Scalar, experts: Scalar, top_k: Scalar) -> Array:
@@ -76,7 +78,8 @@ def device_copies(fanout: Fanout, devices: Scalar) -> Array:
     return distinct_devices(fanout.holders, fanout.experts, fanout.choices) * (devices / fanout.holders)
 
 
-# Dimensions of a kernel, which decide its tiles and waves: of a product, a convolution, and fused attention.
+# Dimensions of a kernel, which decide its tiles and waves: of a product, a convolution, fused attention, states of
+# recurrences, short convolutions, and residual streams.
 
 
 @struct
@@ -151,6 +154,45 @@ LISTED = ("selected", "compressed", "blocks")
 
 TILED = (ProductShape, AttentionShape)
 """Shapes of kernels whose operands lie in device memory: weights, or cached keys and values."""
+
+
+class StateShape:
+    """Recurrent states of equal sequences, on one device, and the new tokens that change them."""
+
+    sequences: Scalar
+    tokens: Scalar  # new ones of one sequence
+    states: Scalar  # heads with a state, of one sequence
+    key_width: Scalar  # rows of a state
+    value_width: Scalar  # columns of a state
+    state_bytes: Scalar  # B per element of a state
+    row_bytes: Scalar  # B per element of what a token has: queries, keys, values, outputs
+    passes: Scalar  # times that a state moves: read once, and written at the end or after every token
+    chunk: Scalar  # tokens that change a state together
+    channelwise: bool = static(default=False)  # every row of a state has a decay of its own
+
+
+@struct
+class WindowShape:
+    """A short causal convolution over the tokens of equal sequences, channel by channel, on one device."""
+
+    sequences: Scalar
+    tokens: Scalar  # of one sequence
+    channels: Scalar
+    update: bool = static(default=False)  # of decoding: the tokens before are kept from step to step
+
+
+@struct
+class StreamsShape:
+    """Residual streams of a model that mixes several of them around each sublayer."""
+
+    rows: Scalar  # tokens
+    streams: Scalar
+    width: Scalar  # elements of one stream
+
+
+SERIAL_SHAPES = (StateShape, WindowShape, StreamsShape)
+"""Shapes of kernels that stream: no tile of theirs is multiplied with weights or with a cache."""
+
 
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "convolution", "depthwise")
 """Kinds of kernels. An `Efficiency` has one entry for each; convolutions may share those of `STAND_INS`."""
@@ -278,6 +320,11 @@ def stored_elements(shape: ProductShape) -> Scalar:
 def stored_bytes(shape: ProductShape) -> Scalar:
     """B of these weights, shape ()."""
     return stored_elements(shape) * shape.weight_bytes
+
+
+def state_pass_bytes(shape: StateShape) -> Scalar:
+    """B of all states of a run, once; shape ()."""
+    return shape.sequences * shape.states * shape.key_width * shape.value_width * shape.state_bytes
 
 
 def cached_width(shape: AttentionShape) -> Scalar:

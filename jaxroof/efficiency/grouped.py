@@ -64,7 +64,11 @@ class GroupedKernel(TileCosts):
     coarse_lines: Scalar | None = factor(
         "extra fraction of the weights that coarse tiles read", "by half cache lines", default=None
     )
-    wide_waves: Constants | None = part("where 64 threads run together", default=None)  # in place of those above
+    asynchronous: Constants | None = part(
+        "on asynchronous cores without tensor memory", default=None
+    )  # in place of those above
+    tensor_memory: Constants | None = part("on asynchronous cores with it", default=None)  # the same
+    wide_waves: Constants | None = part("where 64 threads run together", default=None)  # the same
     spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 
@@ -81,7 +85,8 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     about `coarse_rows` on: with x = (mean rows / coarse_rows)^2, steps count 1 + x / (1 + x) times, and weights are
     read as if they had 1 + coarse_lines x / (1 + x) times their bytes.
     """
-    kernel = on_cores(kernel, hardware.cores, wide_waves=kernel.wide_waves)
+    # Engines run other kernels on some classes of cores: each has constants of its own.
+    kernel = on_cores(kernel, hardware.cores, kernel.asynchronous, kernel.tensor_memory, kernel.wide_waves)
     shape = op.shape
     sustained = op.reuse_bytes is None
     weights = stored_bytes(shape)

@@ -17,6 +17,9 @@ from jaxroof.units import unit_time
 WIDTH = 256.0
 """Elements of a key and a value together up to which a kernel keeps its full tiles: heads of 128."""
 
+EVEN = 16.0
+"""Elements of a head that one matrix instruction takes: 16 of 16 bits. PTX ISA, k of mma and wgmma."""
+
 ACTIVATION_BYTES = 2.0
 """B per element of queries, outputs, and keys and values before they are cached."""
 
@@ -39,6 +42,16 @@ class TileLoop:
         "how much more new keys and values move before attention for a cache of 8 bits",
         "in a kernel of 16 bits",
         default=0.0,
+    )
+    width_step: Scalar | None = number(
+        "1",
+        "elements that widths of heads are rounded up to",
+        "None: kernels for every width",
+        most=256.0,
+        default=None,
+    )
+    uneven: Scalar | None = factor(
+        f"how much longer products take of heads whose width {EVEN:g} does not divide", "None: not at all", default=None
     )
     tensor_memory: Constants | None = part(
         "where accumulators have a memory of their own", default=None
@@ -161,7 +174,7 @@ def _pair_time(
       peak: FLOP/s of all cores.
       missing: B that a cached element is short of the 16 bits in which the kernel computes.
     """
-    widths = op.shape.key_width + op.shape.value_width
+    widths = _padded_width(loop, op.shape.key_width) + _padded_width(loop, op.shape.value_width)
     # Heads wider than 128 need more registers per row: tiles shrink, and operands are re-read more often.
     wide = 1.0 + kernel.wide * positive_part(widths / WIDTH - 1.0)
     flops = 2.0 * widths * wide * (1.0 + missing * (loop.low_cache - 1.0))
@@ -174,6 +187,15 @@ def _pair_time(
     softmax = vector if exp is None else _both(vector, exp, 0.0)
     # Tensor cores and softmax alternate on two tiles (ping-pong scheduling) as far as `serial` is below 1.
     return PairTime(matrix, vector, exp, _both(matrix, softmax, loop.serial))
+
+
+def _padded_width(loop: TileLoop, width: Scalar) -> Scalar:
+    """Elements of a head that products take time for: rounded up, and more where instructions do not divide it."""
+    padded = width if loop.width_step is None else loop.width_step * ceiling(width / loop.width_step)
+    if loop.uneven is None:
+        return padded
+    odd = jnp.where(jnp.mod(jnp.asarray(width), EVEN) > 0.0, 1.0, 0.0)
+    return padded * (1.0 + loop.uneven * odd)
 
 
 def _appended_bytes(kernel: PrefillKernel, shape: AttentionShape, writes: Scalar) -> Scalar:

@@ -254,6 +254,8 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
         causal=seen.causal,
         slots=None if attention.selection is None else attention.selection.tokens,
         listed=None if attention.selection is None else "blocks",
+        # Without a causal mask nothing is generated: encoders keep no cache.
+        appended=seen.causal,
     )
     kernels = attention_kernels("prefill_attention", deployment, shape, count)
     # Ring attention sends keys and values as they are computed, before the cache's format.

@@ -12,6 +12,7 @@ VIEWS = (
     ("family", "device"),
     ("family", "precision", "engine"),
     ("family", "precision", "engine", "device"),
+    ("family", "precision", "engine", "version", "kernel"),
 )
 """What each table groups rows by."""
 
@@ -22,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         required=True,
         metavar="FOLDER",
-        help="folder with tables of kernels: aic_*.parquet, and those of attention blocks",
+        help="folder with tables of kernels and of attention blocks",
     )
     parser.add_argument(
         "--efficiency", metavar="NAME", help="a name or a TOML file; default: learned, of each row's engine"

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import hwspaces
-from hwspaces.performance.efficiency_file import model_lines
+from hwspaces.performance.efficiency_file import class_lines
 from hwspaces.performance.kernel_tables import hull_of
 from jaxroof.efficiency import Spread
 from jaxroof.efficiency.timing import SHORT
@@ -143,9 +142,8 @@ def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str
     """The table of one class: constants, spread on sites that were left out, hull and source."""
     own = [b for b in rows if any(path == each for each, _ in b.moved)]
     if not own:  # kernels that another engine's tables time alone
-        return "\n".join(
-            [*model_lines(path, constants[path]), 'source = "as SGLang\'s, whose tables time the kernel alone"']
-        )
+        alone = {path: "as SGLang's, whose tables time the kernel alone"}
+        return "\n".join(class_lines(path, constants[path], alone))
     out = np.concatenate([np.stack([predicted(b, constants), b.group.seconds])[:, ~b.seen] for b in own], axis=1)
     seen = np.concatenate([np.stack([predicted(b, constants), b.group.seconds])[:, b.seen] for b in own], axis=1)
     logs, long = np.abs(np.log(out[0] / out[1])), out[1] >= SHORT
@@ -160,7 +158,7 @@ def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str
         f"in sample {inside.median:.0%}/{inside.mape:.0%}; sites left out {outside.median:.0%}/{outside.mape:.0%}"
     )
     model = dataclasses.replace(constants[path], spread=spread, hull=hull)
-    return "\n".join([*model_lines(path, model), f"source = {json.dumps(source)}"])
+    return "\n".join(class_lines(path, model, {path: source}))
 
 
 def shipped(engine: str) -> str:

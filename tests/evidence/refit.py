@@ -71,8 +71,17 @@ FITS = (
     ),
     *(
         Fit(
-            f"hull_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",), "hulls",
-            "ranges of the fitted rows", "root mean square of growth per octave", "each architecture left out", True,
+            f"hull_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",), "spreads, hulls",
+            "errors and ranges of the fitted rows", "score of intervals of 90 %", "each architecture left out", True,
+        )
+        for engine in ENGINES
+    ),
+    *(
+        Fit(
+            f"linear_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",),
+            "states, gated, window, update, streams and full: kernels of linear attention, hyper-connections, encoders",
+            "300 of each device and table, one shape in five left out", LOGS,
+            "the shapes left out; each architecture left out in turn; linear_layers", True,
         )
         for engine in ENGINES
     ),

@@ -12,7 +12,8 @@ from jaxroof.layers.sight import Sight, attended_pairs
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.struct import Scalar
 from jaxroof.op import AnyOp, AttentionShape, Kernel
-from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
+from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups
+from sweeps.measure.kernel_data.releases import kernel_table
 
 BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 COMPUTE = {"bfloat16": "bf16", "fp8": "fp8"}
@@ -41,7 +42,7 @@ _WEIGHTS = WeightFormat(bytes=2.0, compute="bf16")
 
 def prefill_groups(folder: Path) -> list[KernelGroup]:
     """Causal attention of new prompts to themselves: `aic_attention_context`."""
-    frame = table(folder / "aic_attention_context.parquet", (*GROUPED, "seq_q", "kv_past"))
+    frame = kernel_table(folder, "aic_attention_context.parquet", (*GROUPED, "seq_q", "kv_past"))
     # Whether there is a window decides which op runs and is structure; the window's width is a number of the call.
     frame = frame.assign(windowed=frame.window > 0)
     return groups(frame, "prefill attention", LABELS, (*SHAPE, "seq_q", "kv_past"), prefill_call)
@@ -52,17 +53,17 @@ def decode_groups(folder: Path) -> list[KernelGroup]:
 
     Rows that are faster than physically possible, which the table marks, are left out.
     """
-    frame = table(folder / "aic_attention_generation.parquet", (*GROUPED, "kv_len"))
+    frame = kernel_table(folder, "aic_attention_generation.parquet", (*GROUPED, "kv_len"))
     # As for prompts: windowed rows are another structure.
     frame = frame.assign(windowed=frame.window > 0)
     if "suspect" in frame.columns:
-        frame = frame[frame.suspect == 0]
+        frame = frame[frame.suspect.fillna(0) == 0]
     return groups(frame, "decode attention", LABELS, (*SHAPE, "kv_len"), decode_call)
 
 
 def latent_context_groups(folder: Path) -> list[KernelGroup]:
     """Causal attention of new prompts to themselves and their past, without projections: `aic_mla_context`."""
-    frame = _replayed(table(folder / "aic_mla_context.parquet", (*LATENT, "seq_q")))
+    frame = _replayed(kernel_table(folder, "aic_mla_context.parquet", (*LATENT, "seq_q")))
     # Absorbed heads multiply queries with the latent vectors themselves (arXiv:2405.04434, 2.1.2): another shape.
     frame = frame.assign(absorbed=frame.backend.isin(ABSORBED))
     labels, numbers = LATENT_LABELS | {"absorbed": ""}, ("batch", "seq_q", "kv_past", "n_heads")
@@ -71,7 +72,7 @@ def latent_context_groups(folder: Path) -> list[KernelGroup]:
 
 def latent_decode_groups(folder: Path) -> list[KernelGroup]:
     """One query per sequence and head on one cached latent vector per token: `aic_mla_generation`."""
-    frame = _replayed(table(folder / "aic_mla_generation.parquet", LATENT))
+    frame = _replayed(kernel_table(folder, "aic_mla_generation.parquet", LATENT))
     numbers = ("batch", "kv_past", "n_heads")
     return groups(frame, "decode attention, latent", LATENT_LABELS, numbers, latent_decode_call)
 

@@ -13,7 +13,8 @@ from jaxroof.model import WeightFormat
 from jaxroof.op import AnyOp, Kernel
 from sweeps.measure.kernel_data.gemm import ACTIVATION_BYTES
 from sweeps.measure.kernel_data.gemm import FORMATS as DENSE
-from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups, table
+from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups
+from sweeps.measure.kernel_data.releases import kernel_table
 
 DRAWS = 6
 """Random routings that figures of a power law are the mean of; the tables hold one draw, with an unknown seed."""
@@ -160,7 +161,7 @@ def expert_groups(folder: Path) -> list[KernelGroup]:
 def expert_table(folder: Path) -> Any:
     """The table as it stands, texts as such."""
     texts = ("gpu", "backend", "version", "kernel_source", "dtype", "distribution")
-    frame = table(folder / FILE, (*texts, *ROUTING, "hidden_size", "inter_size", "moe_tp_size", "latency_us"))
+    frame = kernel_table(folder, FILE, (*texts, *ROUTING, "hidden_size", "inter_size", "moe_tp_size", "latency_us"))
     return frame.assign(**{name: frame[name].astype(str) for name in texts})
 
 
@@ -232,12 +233,13 @@ def expert_call(dtype: str, balanced: bool) -> Call | None:
         ops["zeros"] = dataclasses.replace(zeros, kernels=0.0)
         # The benchmark runs one layer again and again, so its weights are what L2 may still hold.
         reuse = touched * (up.inputs * up.outputs + down.inputs * down.outputs) * weights.bytes
-        return tuple(_measured(op, reuse, None if balanced else row["largest"]) for op in ops.values())
+        return tuple(measured_op(op, reuse, None if balanced else row["largest"]) for op in ops.values())
 
     return call
 
 
-def _measured(op: AnyOp, reuse: Any, largest: Any) -> AnyOp:
+def measured_op(op: AnyOp, reuse: Any, largest: Any) -> AnyOp:
+    """The op as a benchmark repeats it: bytes between two readings of its weights, and rows of the busiest expert."""
     if not isinstance(op, Kernel):
         return op
     shape = None if op.shape is None else dataclasses.replace(op.shape, largest=largest)

@@ -1,7 +1,6 @@
 """Measured calls of one kind on one device, and what an efficiency says they take."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ from hwspaces.files import document
 from hwspaces.files.extras import installing
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware, on_host
-from jaxroof.numerics.arrays import eager, jax
-from jaxroof.numerics.struct import Scalar
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import AnyOp
 from jaxroof.roofline import op_deviation, op_time
 from workloads.traces.table import LONGEST_ROW, lines
@@ -22,10 +20,10 @@ Columns = Mapping[str, Any]
 """Numbers of one call by the name of their column: scalars of one row, or arrays of shape [rows]."""
 
 Call = Callable[[Columns], tuple[AnyOp, ...]]
-"""The ops that one call runs, from its numbers. One function per structure, so that it is compiled once."""
+"""The ops that one call runs, from its numbers."""
 
-CHUNK = 1 << 15
-"""Rows per compiled call; the last one is padded."""
+CHUNK = 1 << 13
+"""Rows that are priced at once: columns whose intermediate numbers stay in a cache."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +42,7 @@ class HostLaunches:
 
 @dataclasses.dataclass(frozen=True)
 class KernelGroup:
-    """Rows that one compiled function prices: one kind, precision, engine, version, kernel and device."""
+    """Rows whose ops are of one structure: one kind, precision, engine, version, kernel and device."""
 
     family: str  # "GEMM", "prefill attention", ...
     precision: str  # as the table says it
@@ -55,7 +53,7 @@ class KernelGroup:
     call: Call
     columns: dict[str, np.ndarray]  # shape [rows] each
     seconds: np.ndarray  # measured, shape [rows]
-    table: str | None = None  # of rows that are whole blocks of many ops: its name; they are priced column by column
+    table: str | None = None  # of rows that are whole blocks of many ops: its name
     host: HostLaunches | None = None  # None: kernels are replayed from a graph, or are one
 
     def __len__(self) -> int:
@@ -68,46 +66,18 @@ class KernelGroup:
 
 
 def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
-    """Time and standard deviation in s of every row as numbers, chunk by chunk, so that any table fits into memory."""
-    if group.table is not None:
-        return _columns_predicted(group, hardware, efficiency)
-    rows, parts = len(group), []
-    # One size for large tables and powers of two for small ones: few shapes are compiled.
-    size = CHUNK if rows > CHUNK else 1 << max(rows - 1, 1).bit_length()
-    for start in range(0, rows, size):
-        count = min(size, rows - start)
-        columns = {
-            # Padding repeats the last row, which is a valid call, and is cut off from the result.
-            name: np.pad(column[start : start + count], (0, size - count), mode="edge")
-            for name, column in group.columns.items()
-        }
-        parts.append(np.stack(_times(group.call, columns, hardware, efficiency))[:, :count])
-    figures = np.concatenate(parts, axis=1)
-    return figures[0], figures[1]
-
-
-def _columns_predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
-    """`predicted` in NumPy: a block has too many ops to be compiled for every structure of its table."""
+    """Time and standard deviation in s of every row, chunk by chunk on NumPy; the ops of one call err alike."""
+    figures = np.empty((2, len(group)))
     with eager():
-        ops = group.call(group.columns)
-        times = sum(op.count * op_time(op, hardware, efficiency) for op in ops)
-        deviations = sum(op.count * op_deviation(op, hardware, efficiency) for op in ops)
-        least = 0.0 if group.host is None else group.host.seconds(ops, group.columns, hardware)
-    there = np.zeros(len(group))
-    return np.maximum(times, least) + there, deviations + there
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _times(call: Call, columns: Columns, hardware: Hardware, efficiency: Efficiency) -> tuple[jax.Array, jax.Array]:
-    """Times and deviations; the ops of one call err alike."""
-
-    def priced(row: Columns) -> tuple[Scalar, Scalar]:
-        ops = call(row)
-        times = (op.count * op_time(op, hardware, efficiency) for op in ops)
-        deviations = (op.count * op_deviation(op, hardware, efficiency) for op in ops)
-        return sum(times), sum(deviations)
-
-    return jax.vmap(priced)(columns)
+        for start in range(0, len(group), CHUNK):
+            part = slice(start, start + CHUNK)
+            columns = {name: column[part] for name, column in group.columns.items()}
+            ops = group.call(columns)
+            times = sum(op.count * op_time(op, hardware, efficiency) for op in ops)
+            least = 0.0 if group.host is None else group.host.seconds(ops, columns, hardware)
+            figures[0, part] = np.maximum(times, least)
+            figures[1, part] = sum(op.count * op_deviation(op, hardware, efficiency) for op in ops)
+    return figures[0], figures[1]
 
 
 LARGEST = 2 * 2**30
@@ -160,6 +130,19 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
     frame.columns = [" ".join(str(name).split()) for name in frame.columns]
     require_columns(frame, columns, path)
     return frame
+
+
+def columns_of(path: Path) -> list[str]:
+    """Names of a parquet file's columns, without its rows; ValueError of one line as `table`."""
+    document.require_file(path, LARGEST)
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise ValueError(f"{path}: reading it needs pandas and pyarrow: {installing('validate')}") from None
+    try:
+        return [" ".join(name.split()) for name in parquet.read_schema(path).names]
+    except Exception as error:  # of pyarrow, whatever a damaged file makes of it
+        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
 
 
 def require_columns(frame: Any, columns: tuple[str, ...], path: Path) -> None:

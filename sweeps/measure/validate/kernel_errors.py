@@ -74,7 +74,7 @@ def kernel_errors(
     """Score the tables of a folder.
 
     Args:
-      folder: with `aic_*.parquet` tables; those that it lacks are skipped.
+      folder: with tables of kernels, older (`aic_*.parquet`) or newer ones; those that it lacks are skipped.
       efficiency: a name or a file; None or "learned": the learned constants of each row's own engine.
       device: score rows of this device only, by any of its names.
       only: families to score; empty: all.
@@ -106,7 +106,7 @@ def kernel_errors(
             # A device that is unknown or lacks a precision leaves its rows out, not the others.
             left_out[str(error)] = left_out.get(str(error), 0) + len(group)
     if not seen:
-        raise ValueError(f"{folder}: no aic_*.parquet table of kernels in it, and none of attention blocks")
+        raise ValueError(f"{folder}: no table of kernels in it, such as aic_gemm.parquet or gemm__gemm.parquet")
     return KernelErrors(tuple(scored), tuple(left_out.items()), constants.name if constants else OWN)
 
 

@@ -76,6 +76,26 @@ def looped(function: Callable[..., Any], quick: bool = True, else_with: XlaOptio
     return lambda *arguments: program(np.int32(0), arguments)
 
 
+def one_by_one(function: Callable[..., Any], axes: Any, *arguments: Any) -> Any:
+    """`jax.vmap` of a function in a loop: of every lane what is its own, then the next lane.
+
+    Args:
+      axes: of all arguments but the last: 0, or None for leaves that all lanes share, as trees of their structures.
+      arguments: of which the last has a leading axis everywhere.
+    """
+    *given, last = arguments
+    leaves, structure = jax.tree.flatten(tuple(given))
+    places = structure.flatten_up_to(axes)
+    own = [leaf for leaf, axis in zip(leaves, places, strict=True) if axis is not None]
+
+    def lane(parts: tuple[list[Any], Any]) -> Any:
+        left = iter(parts[0])
+        whole = [leaf if axis is None else next(left) for leaf, axis in zip(leaves, places, strict=True)]
+        return function(*jax.tree.unflatten(structure, whole), parts[1])
+
+    return jax.lax.map(lane, (own, last))
+
+
 def simulations(together: Any, axes: Sequence[int | None]) -> int:
     """Number of scenarios that are stacked along the axes."""
     leaves = zip(jax.tree.leaves(together), axes, strict=True)

@@ -17,7 +17,7 @@ from jaxroof.op import Op
 from sweeps.measure.kernel_data.attention import decode_groups, latent_decode_groups
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import errors
-from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
+from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, all_rows, deviation, errors_by_length
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
 
@@ -149,7 +149,7 @@ def fit_decode(folder: Path, engine: str) -> list[KernelFit]:
 
 
 def _groups(load: Callable[[Path], list[KernelGroup]], folder: Path, engine: str) -> list[KernelGroup]:
-    return [group for group in load(folder) if group.engine == engine and group.device in ARCHITECTURES]
+    return [group for group in all_rows(load, folder) if group.engine == engine and group.device in ARCHITECTURES]
 
 
 def _architecture(device: str) -> str:

@@ -1,7 +1,7 @@
 """Constants of dense matrix products and of the kernels that quantise their activations, fitted to measured tables."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,15 +19,30 @@ from jaxroof.numerics.struct import Scalar
 from sweeps.measure.kernel_data.gemm import FORMATS, gemm_groups
 from sweeps.measure.kernel_data.group import Columns, KernelGroup
 from sweeps.measure.validate.relative_errors import errors
-from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
+from tests.evidence.learned_kernels.result import (
+    ARCHITECTURES,
+    KernelFit,
+    all_rows,
+    deviation,
+    errors_by_length,
+    held_sites,
+    released,
+)
 from tests.evidence.least_squares import OUTLIER
 
 CLASSES = {"bfloat16": "wide", "fp8": "narrow", "fp8_block": "scaled", "nvfp4": "block4"}
 """dtype of the table -> class of `jaxroof.efficiency.kernels.Kernels`."""
 
-FITTED_ROWS = 600
-SCORED_ROWS = 3000
-"""Rows of one device, drawn at random, that are fitted and others that are scored."""
+FALLBACKS = ("CutlassFp8BlockScaledMMKernel", "TritonFp8BlockScaledMMKernel", "sglang_triton_w8a8_block_fp8")
+"""Kernels that are not fitted: of blocks of 128 where outputs or inputs are no whole number of blocks."""
+
+OLDER_LAYOUT = ("sglang", "0.5.14", "b200_sxm", "fp8_block")
+"""Engine, version, device and dtype of rows with a kernel more: it lays out the weights' scales in every call, which
+0.5.17 does not. `learned-sglang-0.5.14` is theirs; they are not fitted with the others."""
+
+FITTED_ROWS = 400
+SCORED_ROWS = 1200
+"""Rows of one device and release, drawn at random, that are fitted and others that are scored."""
 
 DEVIATION = 0.12
 """Standard deviation of the log ratio that a row of a right model would have; weighs rows against priors."""
@@ -48,40 +63,53 @@ TRUST = {
     "activation_residency": 0.25,
     "weight_residency": 0.1,
     "ramp_cycles": 0.5,
-    "row_cycles": 1.5,
-    "software": 1.0,
-    "promotion": 0.7,
-    "packing_cycles": 1.5,
-    "software_row_cycles": 2.0,
     "store_cycles": 0.35,
     "overlap": 0.2,
     "idle_power": 0.3,
     "split_cycles": 0.3,
     "step_cycles": 0.5,
 }
-"""Constant of a product that is fitted -> standard deviation of its logarithm around the published value."""
+"""Constant of products of 16 bits -> standard deviation of its logarithm around the published value."""
 
-BLOCKS = ("software", "software_row_cycles", "promotion", "packing_cycles")
-"""Constants of products whose operands have a scale per block of 128."""
+SHARED = {"tile_cycles": 0.5, "row_cycles": 1.5}
+"""What every low precision has of its own: scaling and conversion share the cores."""
 
-LOW_PRIORS = {
-    "matrix": 0.87,
-    "tile_cycles": 2500.0,
-    "split_cycles": 8000.0,
-    "row_cycles": 300.0,
-    "software": 0.5,
-    "promotion": 0.2,
-    "packing_cycles": 2000.0,
-    "software_row_cycles": 1000.0,
+LOOP = {**SHARED, "matrix": 0.2, "launch_cycles": 0.3, "small": 0.6, "ramp_cycles": 0.5, "activation_residency": 0.4}
+"""The same of kernels with another main loop."""
+
+CHANGED = {
+    "narrow": {**SHARED, "split_cycles": 1.0},
+    "scaled": {**LOOP, "promotion": 0.7, "packing_cycles": 0.5},
+    "block4": {
+        **LOOP,
+        "store_cycles": 0.5,
+        "step_cycles": 0.5,
+        "contention": 0.5,
+        "cache_bandwidth": 0.2,
+        "bandwidth": 0.06,
+    },
 }
-"""Priors of low precisions that are not the published ones: scaling and type conversion share the cores."""
+"""Class -> constants that it moves, and how far from the class that it follows. All others are those of 16 bits: moving
+them too (22 to 26 a class) made architectures that were left out worse."""
+
+FOLLOWED = {"narrow": "wide", "scaled": "narrow", "block4": "narrow"}
+"""Class -> the one whose constants it has but for `CHANGED`; of an engine without it, that one's."""
+
+FIRST = {"row_cycles": 100.0, "promotion": 0.2, "packing_cycles": 3000.0}
+"""Where a constant starts that the followed class lacks."""
 
 QUANTISER = StreamKernel(
     launch_cycles=0.0, launch_time=4e-6, bandwidth=0.6, vector=1.0, matrix=1.0, core_bytes=8.0, residency=0.6
 )
 """Priors: two to three small kernels; bytes at a share of HBM, or as one core issues loads of two bytes."""
 
-QUANTISER_TRUST = {"launch_time": 0.7, "bandwidth": 0.15, "core_bytes": 0.3, "residency": 0.4}
+QUANTISER_TRUST = {
+    "wide": {},
+    "narrow": {"launch_time": 0.7},
+    "scaled": {"launch_time": 0.7, "core_bytes": 0.5},
+    "block4": {"launch_time": 0.7, "core_bytes": 0.5, "residency": 0.4},
+}
+"""Class -> constants of the kernel that quantises activations, likewise."""
 
 BOUND = 4.0
 """Deviations of its prior beyond which no constant moves."""
@@ -103,28 +131,42 @@ class Models(NamedTuple):
     quantiser: StreamKernel | None  # None: activations are multiplied as they are
 
 
-def fit_gemm(folder: Path, engine: str) -> list[KernelFit]:
-    """Fits of every class that the engine's graph-replayed rows cover: products, and quantisers fitted with them."""
-    groups = [group for group in gemm_groups(folder) if group.engine == engine and group.device in ARCHITECTURES]
-    fits = []
-    for dtype in CLASSES:
+def fit_gemm(data: Path, engine: str) -> list[KernelFit]:
+    """Fits of every class that the engine's graph-replayed rows cover: products, and quantisers fitted with them.
+
+    Each class follows one before it, in every fold: without an architecture too.
+    """
+    groups = [group for group in all_rows(gemm_groups, data) if group.engine == engine and _is_fitted(group)]
+    fits, known = [], dict[str, dict[str | None, Models]]()
+    for dtype, name in CLASSES.items():
         rows = [group for group in groups if group.precision == dtype]
         if rows:
-            fits.extend(_fits(rows, dtype))
+            starts = known.get(FOLLOWED.get(name, ""), known.get("wide", {None: Models(published(), None)}))
+            found, known[name] = _fits(rows, dtype, starts)
+            fits.extend(found)
     return fits
 
 
-def _fits(groups: Sequence[KernelGroup], dtype: str) -> list[KernelFit]:
+def _is_fitted(group: KernelGroup) -> bool:
+    older = (group.engine, group.version, group.device, group.precision) == OLDER_LAYOUT
+    return group.device in ARCHITECTURES and group.kernel not in FALLBACKS and released(group.version) and not older
+
+
+def _fits(
+    groups: Sequence[KernelGroup], dtype: str, starts: Mapping[str | None, Models]
+) -> tuple[list[KernelFit], dict[str | None, Models]]:
+    """Fits of one class, and its models by the architecture that they have not seen (None: all seen)."""
     seed = np.random.default_rng(0)
+    # Sites that no fit sees: what is scored is of them alone.
+    held = [held_sites(group.columns["n"], group.columns["k"]) for group in groups]
     orders = [seed.permutation(len(group)) for group in groups]
-    fitted = _sample(groups, [order[:FITTED_ROWS] for order in orders], dtype)
-    scored = _sample(groups, [order[FITTED_ROWS : FITTED_ROWS + SCORED_ROWS] for order in orders], dtype)
-    priors, trust = _priors(dtype)
-    call = groups[0].call
+    fitted = _sample(groups, [order[~out[order]][:FITTED_ROWS] for order, out in zip(orders, held, strict=True)], dtype)
+    scored = _sample(groups, [order[out[order]][:SCORED_ROWS] for order, out in zip(orders, held, strict=True)], dtype)
+    call, target, trust = groups[0].call, np.log(fitted.seconds), np.asarray(list(_trust(dtype).values()))
 
     @jax.jit
-    def times(logarithms: jax.Array, columns: Columns, hardware: Hardware) -> jax.Array:
-        models = _models(dtype, jnp.exp(logarithms))
+    def times(point: jax.Array, start: Models, columns: Columns, hardware: Hardware) -> jax.Array:
+        models = _models(dtype, start, jnp.exp(point))
 
         def seconds(row: Columns, device: Hardware) -> Scalar:
             *quantisers, product = call(row)
@@ -133,45 +175,49 @@ def _fits(groups: Sequence[KernelGroup], dtype: str) -> list[KernelFit]:
 
         return jax.vmap(seconds)(columns, hardware)
 
-    target = np.log(fitted.seconds)
-
     @jax.jit
-    def logs(point: jax.Array, columns: Columns, hardware: Hardware) -> jax.Array:
-        return jnp.log(times(point, columns, hardware))
+    def logs(point: jax.Array, start: Models, columns: Columns, hardware: Hardware) -> jax.Array:
+        return jnp.log(times(point, start, columns, hardware))
 
     slopes = jax.jit(jax.jacfwd(logs))
 
-    def solution(weights: np.ndarray) -> np.ndarray:
+    def solution(start: Models, weights: np.ndarray) -> Models:
+        priors = _priors(dtype, start)
+
         def residuals(point: np.ndarray) -> np.ndarray:
-            rows = np.asarray(logs(point, fitted.columns, fitted.hardware), float) - target
+            rows = np.asarray(logs(point, start, fitted.columns, fitted.hardware), float) - target
             return np.concatenate([rows * weights / DEVIATION, (point - priors) * (ALIKE**0.5 / trust)])
 
         def jacobian(point: np.ndarray) -> np.ndarray:
-            rows = np.asarray(slopes(point, fitted.columns, fitted.hardware), float)
+            rows = np.asarray(slopes(point, start, fitted.columns, fitted.hardware), float)
             return np.concatenate([rows * weights[:, None] / DEVIATION, np.diag(ALIKE**0.5 / trust)])
 
         bounds = (priors - BOUND * trust, np.minimum(priors + BOUND * trust, _ceilings(dtype)))
         found = least_squares(
             residuals, priors, jacobian, bounds, loss="soft_l1", f_scale=OUTLIER, max_nfev=60, ftol=1e-5, xtol=1e-5
         )
-        return found.x
+        return jax.tree.map(float, _models(dtype, start, np.exp(found.x).tolist()))
 
-    def predicted(point: np.ndarray) -> np.ndarray:
-        return np.asarray(times(point, scored.columns, scored.hardware), float)
+    def predicted(models: Models) -> np.ndarray:
+        point = _priors(dtype, models)
+        return np.asarray(times(point, models, scored.columns, scored.hardware), float)
 
-    point = solution(np.ones(len(target)))
-    held, blind, unseen = {}, {}, np.full(len(scored.seconds), np.nan)
+    known: dict[str | None, Models] = {None: solution(starts[None], np.ones(len(target)))}
+    errors_held, blind, unseen = {}, {}, np.full(len(scored.seconds), np.nan)
     for left_out in _folds([group.device for group in groups]):
         out = np.isin(fitted.devices, left_out)
-        others = solution(1.0 - out)
-        prediction, models = predicted(others), _by_path(dtype, others)
+        name = ARCHITECTURES[left_out[0]]
+        known[name] = solution(starts.get(name, starts[None]), 1.0 - out)
+        prediction = predicted(known[name])
         for device in np.unique(fitted.devices[out]):
             rows = scored.devices == device
             unseen[rows] = prediction[rows]
-            held[str(device)] = errors_by_length(prediction[rows], scored.seconds[rows])
-            blind[str(device)] = models
-    spread = _spread(unseen, scored.seconds)
-    return [
+            errors_held[str(device)] = errors_by_length(prediction[rows], scored.seconds[rows])
+            blind[str(device)] = _by_path(dtype, known[name])
+    for name in ARCHITECTURES.values():  # one that this class has no rows of
+        known.setdefault(name, known[None])
+    spread, everything = _spread(unseen, scored.seconds), predicted(known[None])
+    fits = [
         KernelFit(
             path=path,
             kernel=dataclasses.replace(kernel, spread=spread),
@@ -180,17 +226,19 @@ def _fits(groups: Sequence[KernelGroup], dtype: str) -> list[KernelFit]:
             kernels=tuple(sorted({group.kernel for group in groups})),
             devices=tuple(sorted({group.device for group in groups})),
             rows=len(target),
-            errors=errors(predicted(point), scored.seconds),
-            held_out=held,
+            errors=errors(everything, scored.seconds),
+            held_out=errors_held,
             blind={device: models[path] for device, models in blind.items()},
+            moved=tuple(QUANTISER_TRUST[CLASSES[dtype]] if path[0] == "e" else _product_trust(dtype)),
+            like="linear.wide" if path in ("linear.narrow", "linear.scaled", "linear.block4") else None,
         )
-        for path, kernel in _by_path(dtype, point).items()
+        for path, kernel in _by_path(dtype, known[None]).items()
     ]
+    return fits, known
 
 
-def _by_path(dtype: str, point: np.ndarray) -> dict[str, Any]:
-    """The structs of a class by where they belong, from logarithms of its constants."""
-    models = _models(dtype, np.exp(point).tolist())
+def _by_path(dtype: str, models: Models) -> dict[str, Any]:
+    """The structs of a class by where they belong."""
     kernels: dict[str, Any] = {f"linear.{CLASSES[dtype]}": models.product}
     if models.quantiser is not None:
         kernels[f"elementwise.{CLASSES[dtype]}"] = models.quantiser
@@ -205,37 +253,36 @@ def _folds(devices: Sequence[str]) -> list[list[str]]:
     return [[device for device in devices if ARCHITECTURES[device] == name] for name in sorted(architectures)]
 
 
-def _priors(dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of the medians of all priors of a class, and their standard deviations."""
-    kernel = published() if dtype == "bfloat16" else dataclasses.replace(published(), **LOW_PRIORS)
-    names = _names(dtype)
-    medians = [getattr(kernel, name) for name in names]
-    trust = [TRUST[name] for name in names]
-    if dtype != "bfloat16":
-        medians += [getattr(QUANTISER, name) for name in QUANTISER_TRUST]
-        trust += QUANTISER_TRUST.values()
-    return np.log(medians), np.asarray(trust)
+def _product_trust(dtype: str) -> Mapping[str, float]:
+    """Constants of a product that a class moves, and how far."""
+    return CHANGED.get(CLASSES[dtype], TRUST)
 
 
-def _names(dtype: str) -> list[str]:
-    """Constants of a product that are fitted: rows cost what quantises them, software what scales blocks."""
-    names = [name for name in TRUST if dtype != "bfloat16" or name != "row_cycles"]
-    return [name for name in names if dtype == "fp8_block" or name not in BLOCKS]
+def _trust(dtype: str) -> dict[str, float]:
+    """All constants that a class moves: of the product, then of the quantiser."""
+    return {**_product_trust(dtype), **QUANTISER_TRUST[CLASSES[dtype]]}
+
+
+def _priors(dtype: str, start: Models) -> np.ndarray:
+    """Logarithms of what a class starts from: the constants of the class that it follows."""
+    medians = [getattr(start.product, name) or FIRST[name] for name in _product_trust(dtype)]
+    medians += [getattr(start.quantiser or QUANTISER, name) for name in QUANTISER_TRUST[CLASSES[dtype]]]
+    return np.log(medians)
 
 
 def _ceilings(dtype: str) -> np.ndarray:
     """Logarithms that shares of a peak stay below: nothing is faster than the datasheet."""
-    names = [*_names(dtype), *(QUANTISER_TRUST if dtype != "bfloat16" else ())]
-    return np.array([0.0 if name in ("matrix", "bandwidth", "cache_bandwidth") else np.inf for name in names])
+    return np.array([0.0 if name in ("matrix", "bandwidth", "cache_bandwidth") else np.inf for name in _trust(dtype)])
 
 
-def _models(dtype: str, values: Any) -> Models:
-    """The structs of a class from its fitted values, in the order of `_priors`."""
-    product = dataclasses.replace(published(), **{name: values[i] for i, name in enumerate(_names(dtype))})
+def _models(dtype: str, start: Models, values: Any) -> Models:
+    """The structs of a class from its fitted values, in the order of `_trust`, over those that it follows."""
+    names = list(_product_trust(dtype))
+    product = dataclasses.replace(start.product, **{name: values[i] for i, name in enumerate(names)})
     if dtype == "bfloat16":
         return Models(product, None)
-    moved = {name: values[len(_names(dtype)) + i] for i, name in enumerate(QUANTISER_TRUST)}
-    return Models(product, dataclasses.replace(QUANTISER, **moved))
+    moved = {name: values[len(names) + i] for i, name in enumerate(QUANTISER_TRUST[CLASSES[dtype]])}
+    return Models(product, dataclasses.replace(start.quantiser or QUANTISER, **moved))
 
 
 def _sample(groups: Sequence[KernelGroup], chosen: Sequence[np.ndarray], dtype: str) -> Sample:

@@ -18,7 +18,7 @@ from sweeps.ask.axes import leaf, replaced
 from sweeps.measure.kernel_data.attention import latent_context_groups, prefill_groups
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import Errors, errors
-from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, deviation, errors_by_length
+from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, all_rows, deviation, errors_by_length
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
 
@@ -148,7 +148,7 @@ def fit_prefill(folder: Path, engine: str) -> list[KernelFit]:
 def _classes(folder: Path, engine: str) -> tuple[list[KernelGroup], list[KernelGroup], list[KernelGroup]]:
     """Rows of kernels of 16 bits, of 8 bits, and of absorbed latent attention."""
     wide, narrow, latent = [], [], []
-    for group in prefill_groups(folder):
+    for group in all_rows(prefill_groups, folder):
         if group.engine != engine or group.device not in ARCHITECTURES or _falls_back(group):
             continue
         width = group.columns["head_dim"]
@@ -159,7 +159,7 @@ def _classes(folder: Path, engine: str) -> tuple[list[KernelGroup], list[KernelG
             narrow.append(group.chosen(fitted_widths))
         else:
             wide.append(group.chosen(width <= WIDEST))
-    for group in latent_context_groups(folder):
+    for group in all_rows(latent_context_groups, folder):
         if group.engine != engine or group.device not in ARCHITECTURES or _falls_back(group):
             continue
         absorbed = bool(jax.eval_shape(group.call, _first(group))[0].shape.latent)

@@ -1,12 +1,21 @@
 """Result of a fit of one class of kernels: constants, and errors on devices that were left out."""
 
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxroof.efficiency.timing import NINETY_PERCENT, SHORT
+from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import Errors, errors
+
+FOLDERS = ("kernels", "kernels3")
+"""Folders of tables of kernels, of older and of newer releases; one that is not there is passed over."""
+
+SITES = 7
+"""One site of so many is left out of every fit."""
 
 ARCHITECTURES = {
     "a100_sxm": "Ampere",
@@ -34,6 +43,41 @@ class KernelFit:
     held_out: dict[str, tuple[Errors, Errors]]  # device -> errors over all rows and over long ones, without its
     # architecture in the fit
     blind: dict[str, Any]  # device -> the struct of constants that was fitted without its architecture
+    moved: tuple[str, ...] = ()  # names of the constants that were fitted; the others are those of `like`
+    like: str | None = None  # path of the class whose constants it has but for those that were fitted
+
+
+def all_rows(load: Callable[[Path], list[KernelGroup]], data: Path) -> list[KernelGroup]:
+    """Rows of one kind of kernel in all folders of measured data; tables that a folder lacks are passed over.
+
+    Raises:
+      ValueError: one line, where no folder has them.
+    """
+    found, missing = list[KernelGroup](), ""
+    for name in FOLDERS:
+        try:
+            found += load(data / name)
+        except ValueError as error:
+            if not str(error).endswith("no such file"):
+                raise
+            missing = missing or str(error)
+    if not found and missing:
+        raise ValueError(missing)
+    return found
+
+
+def released(version: str) -> bool:
+    """Whether it is a version of an engine and no state of its source."""
+    return version[:1].isdigit()
+
+
+def held_sites(*sizes: np.ndarray) -> np.ndarray:
+    """Rows whose site, the sizes of a layer, no fit sees: a fixed hash, shape [rows]."""
+    mixed = np.zeros(len(sizes[0]), np.uint64)
+    for size in sizes:
+        # Knuth's multiplicative hash, one size after the other.
+        mixed = (mixed ^ size.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    return (mixed >> np.uint64(33)) % np.uint64(SITES) == 0
 
 
 def errors_by_length(predicted: np.ndarray, measured: np.ndarray) -> tuple[Errors, Errors]:
