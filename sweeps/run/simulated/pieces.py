@@ -114,4 +114,4 @@ def _program(
         return proceed(functools.partial(priced_step, price, used), run, *own, size)
 
     axes = jax.tree.map(lambda axis: None if axis < 0 else axis, (list(used), jax.tree.unflatten(own, work)))
-    return looped(jax.vmap(go, in_axes=(*axes, 0)), quick=short)
+    return looped(jax.vmap(go, in_axes=(*axes, 0)), quick=short, side_by_side=True)
