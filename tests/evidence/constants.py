@@ -1,8 +1,8 @@
 """Constants fitted to served points, with what each is worth on rows it has not seen: `--data DIR`.
 
-Left out are a model, a device and a release in turn: the constant is fitted again to the other rows, everything else
-as it is, and the left-out rows are judged with it and with the neutral value. TPOT is by the closed form
-(`tests.evidence.steady_loop`), TTFT by simulations of some of the rows, which are kept in a folder of their own.
+Left out are a model, a device, a release and an engine in turn: the constant is fitted again to the other rows,
+everything else as it is, and the left-out rows are judged with it and with the neutral value. TPOT is by the closed
+form (`tests.evidence.steady_loop`), TTFT by simulations of some of the rows, which are kept in a folder of their own.
 """
 
 import argparse
@@ -31,7 +31,8 @@ from sweeps.run.compile_cache import compilation_cache
 from sweeps.run.precision import precision
 from tests.evidence.harness import command, data, flag
 from tests.evidence.inferencex_points import published
-from tests.evidence.left_out import Judged, Response, helps, judged
+from tests.evidence.left_out import PLACES as TRIED
+from tests.evidence.left_out import Judged, Response, helps, judged, nearest
 from tests.evidence.served_constants import KERNELS, Added, OfKernels, added, simulated
 from tests.evidence.serving_fit import Task, task
 from tests.evidence.steady_loop import tpot
@@ -66,6 +67,7 @@ class Line(NamedTuple):
     engine: str
     scope: str
     value: str
+    fitted: str  # anew to all rows alone, everything else as it is
     neutral: str
     rows: int
     judged: Mapping[str, Judged | None]  # what was left out -> errors
@@ -79,6 +81,7 @@ LABELS = {
     "model": lambda point: "DeepSeek" if point.model_name.startswith("DeepSeek") else point.model_name,
     "device": lambda point: point.gpu,
     "release": lambda point: point.launch.engine,
+    "engine": lambda point: point.engine,
 }
 """What is left out -> its value for a point; R1 and V3 of DeepSeek are one architecture."""
 
@@ -119,39 +122,55 @@ def loop(rows: Sequence[Row], engine: str) -> Loop:
     return Loop(own, task(own, efficiency), efficiency)
 
 
-def of_kernels(loop: Loop, engine: str) -> Iterator[Line]:
-    """Every constant of the engine's efficiency."""
-    now = loop.ratios(loop.efficiency)
-    for one in KERNELS:
-        value = one.value(loop.efficiency) if engine in one.engines else None
-        if value is None:
-            continue
-        ends = [loop.ratios(one.at(loop.efficiency, place)) for place in (PLACES[0], PLACES[-1])]
-        yield _line(one, engine, value, loop.rows, Response(PLACES, np.stack([ends[0], now, ends[1]])))
-    for rule in added():
-        if rule.metric == "tpot" and rule.name.startswith(engine):
-            share = np.array([rule.value / point.tpot if rule.holds(point) else 0.0 for point in loop.rows])
-            yield _added(rule, loop.rows, Response((0.0, 1.0, 2.0), np.stack([now - share, now, now + share])))
+Answer = tuple[list[ServingPoint], list[np.ndarray]]
+"""Points of some engines, and their ratios at every one of `PLACES`."""
 
 
-def _line(one: OfKernels, engine: str, value: float, rows: Sequence[ServingPoint], response: Response) -> Line:
-    found = _judged(response, rows)
-    return Line(one.name, engine, one.scope, f"{value:.3g}", f"{one.neutral:.3g} ({one.why})", *found)
+def of_kernels(rows: Sequence[Row], engines: Sequence[str]) -> Iterator[Line]:
+    """Every constant of the engines' efficiencies; of those that several share, the rows of all."""
+    answers: dict[OfKernels, Answer] = {}
+    for engine in engines:
+        own = loop(rows, engine)
+        now = own.ratios(own.efficiency)
+        for one in KERNELS:
+            if engine in one.engines and one.value(own.efficiency) is not None:
+                ends = [own.ratios(one.at(own.efficiency, place)) for place in (PLACES[0], PLACES[-1])]
+                points, columns = answers.setdefault(one, ([], []))
+                points.extend(own.rows)
+                columns.append(np.stack([ends[0], now, ends[1]]))
+        for rule in added():
+            if rule.metric == "tpot" and rule.name.startswith(engine):
+                share = np.array([rule.value / point.tpot if rule.holds(point) else 0.0 for point in own.rows])
+                yield _added(rule, own.rows, Response((0.0, 1.0, 2.0), np.stack([now - share, now, now + share])))
+    for one, (points, columns) in answers.items():
+        yield _line(one, points, Response(PLACES, np.concatenate(columns, axis=1)))
 
 
-def _added(one: Added, rows: Sequence[ServingPoint], response: Response) -> Line:
+def _line(one: OfKernels, points: Sequence[ServingPoint], response: Response) -> Line:
+    value = one.value(hwspaces.efficiency(hwspaces.engine(one.engines[0]).efficiency).efficiency)
+    near, *found = _judged(response, points)
+    texts = f"{value:.3g}", f"{one.neutral + near * (value - one.neutral):.3g}", f"{one.neutral:.3g} ({one.why})"
+    return Line(one.name, ", ".join(one.engines), one.scope, *texts, *found)
+
+
+def _added(one: Added, points: Sequence[ServingPoint], response: Response) -> Line:
     engine, _, name = one.name.partition(": ")
-    value = f"{1e3 * one.value:g} ms" if one.unit == "ms" else f"{one.value:g} steps"
-    return Line(name, engine, one.scope, value, "0", *_judged(response, rows))
+    near, *found = _judged(response, points)
+    texts = [
+        f"{1e3 * value:.3g} ms" if one.unit == "ms" else f"{value:.3g} steps" for value in (one.value, near * one.value)
+    ]
+    return Line(name, engine, one.scope, *texts, "0", *found)
 
 
-def _judged(response: Response, rows: Sequence[ServingPoint]) -> tuple[int, dict[str, Judged | None]]:
+def _judged(response: Response, rows: Sequence[ServingPoint]) -> tuple[float, int, dict[str, Judged | None]]:
+    """The place that is nearest for all rows that it moves, their number, and what was left out."""
     moved = np.abs(response.ratios[0] / response.ratios[1] - 1.0) > MOVED
     own = [row for row, one in zip(rows, moved, strict=True) if one]
     if len(own) < FEWEST:
-        return len(own), dict.fromkeys(LABELS)
+        return 1.0, len(own), dict.fromkeys(LABELS)
     part = Response(response.places, response.ratios[:, moved])
-    return len(own), {name: judged(part, [label(row) for row in own]) for name, label in LABELS.items()}
+    found = {name: judged(part, [label(row) for row in own]) for name, label in LABELS.items()}
+    return float(TRIED[nearest(part.logs())]), len(own), found
 
 
 # TTFT: simulated rows, and times that add to them.
@@ -215,7 +234,17 @@ def classes() -> Iterator[tuple[str, str, int, str]]:
 
 # The table, and the page.
 
-HEADS = ("constant", "engine", "scope", "value", "neutral", "rows", *(f"{name} out" for name in LABELS), "helps")
+HEADS = (
+    "constant",
+    "engine",
+    "scope",
+    "value",
+    "fitted anew",
+    "neutral",
+    "rows",
+    *(f"{name} out" for name in LABELS),
+    "helps",
+)
 
 
 def cells(line: Line) -> tuple[str, ...]:
@@ -225,7 +254,7 @@ def cells(line: Line) -> tuple[str, ...]:
         for one in line.judged.values()
     ]
     unknown = all(one is None for one in line.judged.values())
-    return (*line[:5], str(line.rows), *errors, "not known" if unknown else "yes" if line.kept else "no")
+    return (*line[:6], str(line.rows), *errors, "not known" if unknown else "yes" if line.kept else "no")
 
 
 def page(lines: Sequence[Line]) -> str:
@@ -251,8 +280,7 @@ def main(options: argparse.Namespace) -> None:
     table = Table(*HEADS, title="served constants: errors of left-out rows without and with, median/MAPE in %")
     with precision("float64"):
         rows = measured(options.data)
-        for engine in options.engine or ENGINES:
-            lines += of_kernels(loop(rows, engine), engine)
+        lines += of_kernels(rows, options.engine or ENGINES)
     lines += of_first_tokens(simulated_ratios(rows, options.every, options.kept))
     for line in lines:
         table.add_row(*cells(line))

@@ -16,7 +16,6 @@ CLASS, ENGINE, RELEASE, SUITE = "physics of a device class", "engine", "release"
 """Scopes, from what carries furthest."""
 
 LINEAR = ("linear.wide", "linear.narrow", "linear.scaled")
-EXPERTS = ("experts.wide", "experts.narrow", "experts.scaled")
 
 Holds = Callable[[ServingPoint], bool]
 
@@ -81,52 +80,20 @@ ALONE = "as kernels alone: tests.evidence.learned_fit"
 NONE = "none"
 
 KERNELS = (
-    OfKernels("host.step_time", ENGINE, ("vllm",), ("host.step_time",), 3.0e-4, "0.3 ms, of all engines"),
-    OfKernels("host.step_time", ENGINE, ("sglang",), ("host.step_time",), 3.0e-4, "0.3 ms, of all engines"),
-    OfKernels("host.step_time", ENGINE, ("trtllm",), ("host.step_time",), 3.0e-4, "0.3 ms, of all engines"),
-    OfKernels("host.sequence_time", ENGINE, ("vllm",), ("host.sequence_time",), 0.0, NONE),
-    OfKernels("host.sequence_time", ENGINE, ("sglang",), ("host.sequence_time",), 8.0e-6, "8 us, as of the others"),
-    OfKernels("host.sequence_time", ENGINE, ("trtllm",), ("host.sequence_time",), 0.0, NONE),
+    OfKernels("host.step_time", ENGINE, ("vllm", "sglang"), ("host.step_time",), 0.0, NONE),
+    OfKernels("host.step_time", ENGINE, ("trtllm",), ("host.step_time",), 278e-6, "of the others"),
+    OfKernels("host.sequence_time", ENGINE, ("vllm", "trtllm"), ("host.sequence_time",), 0.0, NONE),
+    OfKernels("host.sequence_time", ENGINE, ("sglang",), ("host.sequence_time",), 7.34e-6, "of the others"),
     OfKernels("host.early_launch", CLASS, ("sglang",), ("host.early_launch",), 0.0, NONE),
     OfKernels("host.early_launch", CLASS, ("trtllm",), ("host.early_launch",), 0.0, NONE),
-    OfKernels("collective.wait_time", ENGINE, ("vllm",), ("collective.wait_time",), 0.0, NONE),
-    OfKernels("collective.wait_time", ENGINE, ("sglang",), ("collective.wait_time",), 0.0, NONE),
-    OfKernels("collective.wait_time", ENGINE, ("trtllm",), ("collective.wait_time",), 0.0, NONE),
     OfKernels("collective.share", ENGINE, ("vllm",), ("collective.share",), 1.0, "as alone"),
-    OfKernels("linear bandwidth", ENGINE, ("sglang",), tuple(f"{one}.bandwidth" for one in LINEAR), 0.785, ALONE),
-    OfKernels("linear bandwidth", ENGINE, ("trtllm",), tuple(f"{one}.bandwidth" for one in LINEAR), 0.785, ALONE),
     OfKernels(
-        "linear bandwidth, tensor memory",
-        ENGINE,
-        ("trtllm",),
-        tuple(f"{one}.tensor_memory.bandwidth" for one in LINEAR),
-        0.867,
-        "that of other cores",
+        "linear bandwidth", ENGINE, ("trtllm", "sglang"), tuple(f"{one}.bandwidth" for one in LINEAR), 0.785, ALONE
     ),
-    OfKernels("experts launch", ENGINE, ("sglang",), tuple(f"{one}.launch_time" for one in EXPERTS), 0.5e-6, ALONE),
-    OfKernels("experts launch, 16 bits", ENGINE, ("trtllm",), ("experts.wide.launch_time",), 0.5e-6, ALONE),
-    OfKernels(
-        "experts launch, 8 bits", ENGINE, ("trtllm",), tuple(f"{one}.launch_time" for one in EXPERTS[1:]), 0.5e-6, ALONE
-    ),
+    OfKernels("16-bit experts, launch", ENGINE, ("trtllm",), ("experts.wide.launch_time",), 0.29e-6, ALONE),
     OfKernels("8-bit experts on AMD's", CLASS, ("sglang",), ("experts.scaled.wide_waves.bandwidth",), 0.861, ALONE),
     OfKernels("latent attention, around", ENGINE, ("trtllm",), ("decode_attention.latent.around_time",), 0.0, NONE),
-    OfKernels(
-        "latent attention, around, tensor memory",
-        CLASS,
-        ("sglang",),
-        ("decode_attention.latent.tensor_memory.around_time",),
-        0.0,
-        NONE,
-    ),
-    OfKernels("recurrent attention launch", ENGINE, ("sglang",), ("decode_attention.plain.launch_time",), 0.0, NONE),
-    OfKernels(
-        "attention of 8-bit caches, slow_bytes",
-        ENGINE,
-        ("vllm",),
-        ("decode_attention.wide.asynchronous.slow_bytes",),
-        1.0,
-        NONE,
-    ),
+    OfKernels("recurrent attention, launch", ENGINE, ("sglang",), ("decode_attention.plain.launch_time",), 0.0, NONE),
 )
 """Constants of efficiencies whose source names a fit to served points."""
 
@@ -139,17 +106,27 @@ def added() -> Iterator[Added]:
 
 
 def _hosts() -> Iterator[Added]:
-    for name in ("vllm", "sglang", "trtllm"):
-        host = hwspaces.engine(name).host
-        of = lambda point, name=name: point.engine == name  # noqa: E731
-        if host.request_time:
-            yield Added(f"{name}: host.request_time", ENGINE, "ttft", host.request_time, "ms", of)
-        if host.experts_time:
-            mixtures = lambda point, name=name: point.engine == name and point.mixture  # noqa: E731
-            yield Added(f"{name}: host.experts_time", ENGINE, "ttft", host.experts_time, "ms", mixtures)
-        ahead = float(hwspaces.engine(name).policy.get("ahead_steps", 0.0))
-        if ahead:
-            yield Added(f"{name}: policy.ahead_steps", ENGINE, "ttft", ahead, "steps", of)
+    for field, unit in (("request_time", "ms"), ("experts_time", "ms"), ("ahead_steps", "steps")):
+        for value, engines in shared(lambda name, field=field: _of_engine(name, field)).items():
+
+            def holds(point: ServingPoint, engines=engines, mixtures=field == "experts_time") -> bool:
+                return point.engine in engines and (point.mixture or not mixtures)
+
+            yield Added(f"{', '.join(engines)}: {field}", ENGINE, "ttft", value, unit, holds)
+
+
+def _of_engine(name: str, field: str) -> float:
+    engine = hwspaces.engine(name)
+    return float(getattr(engine.host, field, 0.0) or engine.policy.get(field, 0.0))
+
+
+def shared(value: Callable[[str], float]) -> dict[float, tuple[str, ...]]:
+    """Every value that is not 0 -> the engines that share it: one constant."""
+    found: dict[float, tuple[str, ...]] = {}
+    for name in ENGINES:
+        if value(name):
+            found[value(name)] = (*found.get(value(name), ()), name)
+    return found
 
 
 def _slower() -> Iterator[Added]:
@@ -231,10 +208,8 @@ class Chosen:
 
 def simulated() -> Iterator[Chosen]:
     """Fitted numbers that change what is simulated: lengths, drafts, how even experts' work is, pools."""
-    for name in ("sglang", "trtllm"):
-        value = hwspaces.engine(name).host.handover_time
-        if value:
-            yield Chosen(f"{name}: host.handover_time", ENGINE, f"{1e3 * value:g} ms", "pools")
+    for value, engines in shared(lambda name: hwspaces.engine(name).host.handover_time).items():
+        yield Chosen(f"{', '.join(engines)}: handover_time", ENGINE, f"{1e3 * value:g} ms", "pools")
     for rule in hwspaces.engine("sglang").slower:
         if rule.modes:
             words = f"sglang: slower, {rule.vendor}, {', '.join(sorted(rule.modes))}"
@@ -246,7 +221,7 @@ def simulated() -> Iterator[Chosen]:
         when = ", ".join(f"{key} {_words(word)}" for key, word in table["when"].items() if key != "suite")
         if not fitted(table["source"]):
             continue
-        if "shortest" in table:
+        if table.get("shortest", 1.0) != 1.0:
             yield Chosen(f"suites: shortest of {when or 'nvidia'}", SUITE, f"{table['shortest']:g}", "validate serving")
         for key, part in (("imbalance", "deployment"), ("imbalance", "prefill"), ("acceptance", "policy")):
             value = table.get(part, {}).get(key)
