@@ -1,8 +1,8 @@
 """Constants fitted to served points, with what each is worth on rows it has not seen: `--data DIR`.
 
-Left out are a model, a device, a release and an engine in turn: the constant is fitted again to the other rows,
-everything else as it is, and the left-out rows are judged with it and with the neutral value. TPOT is by the closed
-form (`tests.evidence.steady_loop`), TTFT by simulations of some of the rows, which are kept in a folder of their own.
+Left out are a model, a device, a release, an engine and a layout in turn: the constant is fitted again to the other
+rows, everything else as it is, and the left-out rows are judged with it and with the neutral value. TPOT is by the
+closed form (`tests.evidence.steady_loop`), TTFT by simulations of some of the rows, which are kept in a folder.
 """
 
 import argparse
@@ -82,6 +82,7 @@ LABELS = {
     "device": lambda point: point.gpu,
     "release": lambda point: point.launch.engine,
     "engine": lambda point: point.engine,
+    "layout": lambda point: f"{point.layout.tp:g} {point.layout.ep:g} {point.layout.groups:g}",
 }
 """What is left out -> its value for a point; R1 and V3 of DeepSeek are one architecture."""
 

@@ -106,11 +106,11 @@ def added() -> Iterator[Added]:
 
 
 def _hosts() -> Iterator[Added]:
-    for field, unit in (("request_time", "ms"), ("experts_time", "ms"), ("ahead_steps", "steps")):
+    for field, unit in (("request_time", "ms"), ("ahead_steps", "steps")):
         for value, engines in shared(lambda name, field=field: _of_engine(name, field)).items():
 
-            def holds(point: ServingPoint, engines=engines, mixtures=field == "experts_time") -> bool:
-                return point.engine in engines and (point.mixture or not mixtures)
+            def holds(point: ServingPoint, engines=engines) -> bool:
+                return point.engine in engines
 
             yield Added(f"{', '.join(engines)}: {field}", ENGINE, "ttft", value, unit, holds)
 

@@ -63,4 +63,4 @@ def test_added_times_have_values():
 def test_a_line_that_nothing_judges(capsys):
     line = constants.Line("a", "vllm", "engine", "1", "1", "0", 3, dict.fromkeys(constants.LABELS))
     assert constants.cells(line)[-1] == "not known"
-    assert "| a | vllm | engine | 1 | 1 | 0 | 3 | - | - | - | - | not known |" in constants.page([line])
+    assert "| a | vllm | engine | 1 | 1 | 0 | 3 | - | - | - | - | - | not known |" in constants.page([line])
