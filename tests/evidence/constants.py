@@ -32,7 +32,7 @@ from sweeps.run.precision import precision
 from tests.evidence.harness import command, data, flag
 from tests.evidence.inferencex_points import published
 from tests.evidence.left_out import PLACES as TRIED
-from tests.evidence.left_out import Judged, Response, helps, judged, nearest
+from tests.evidence.left_out import Judged, Response, errors, helps, judged, nearest, together
 from tests.evidence.served_constants import KERNELS, Added, OfKernels, added, simulated
 from tests.evidence.serving_fit import Task, task
 from tests.evidence.steady_loop import tpot
@@ -127,24 +127,37 @@ Answer = tuple[list[ServingPoint], list[np.ndarray]]
 """Points of some engines, and their ratios at every one of `PLACES`."""
 
 
-def of_kernels(rows: Sequence[Row], engines: Sequence[str]) -> Iterator[Line]:
-    """Every constant of the engines' efficiencies; of those that several share, the rows of all."""
+def of_kernels(rows: Sequence[Row], engines: Sequence[str], console: Console) -> Iterator[Line]:
+    """Every constant of the engines' efficiencies; of those that several share, the rows of all.
+
+    What all constants of an engine do together is printed.
+    """
     answers: dict[OfKernels, Answer] = {}
     for engine in engines:
         own = loop(rows, engine)
-        now = own.ratios(own.efficiency)
+        now, slopes = own.ratios(own.efficiency), []
         for one in KERNELS:
             if engine in one.engines and one.value(own.efficiency) is not None:
                 ends = [own.ratios(one.at(own.efficiency, place)) for place in (PLACES[0], PLACES[-1])]
                 points, columns = answers.setdefault(one, ([], []))
                 points.extend(own.rows)
                 columns.append(np.stack([ends[0], now, ends[1]]))
+                slopes.append((ends[1] - now) / (PLACES[-1] - 1.0))
         for rule in added():
             if rule.metric == "tpot" and rule.name.startswith(engine):
                 share = np.array([rule.value / point.tpot if rule.holds(point) else 0.0 for point in own.rows])
+                slopes.append(share)
                 yield _added(rule, own.rows, Response((0.0, 1.0, 2.0), np.stack([now - share, now, now + share])))
+        console.print(f"{engine}: TPOT of {len(now)} rows, median/MAPE in %: as it is {_text(np.log(now))}")
+        for name in ("model", "device", "release"):
+            left_out = together(now, np.stack(slopes, axis=1), [LABELS[name](point) for point in own.rows])
+            console.print(f"  {len(slopes)} constants fitted together, {name} left out: {_text(left_out)}")
     for one, (points, columns) in answers.items():
         yield _line(one, points, Response(PLACES, np.concatenate(columns, axis=1)))
+
+
+def _text(logs: np.ndarray) -> str:
+    return "{:.1f}/{:.1f}".format(*errors(logs))
 
 
 def _line(one: OfKernels, points: Sequence[ServingPoint], response: Response) -> Line:
@@ -250,12 +263,12 @@ HEADS = (
 
 def cells(line: Line) -> tuple[str, ...]:
     """One line of the table: errors without the constant and with it, median/MAPE in %."""
-    errors = [
+    texts = [
         "-" if one is None else "{:.1f}/{:.1f} to {:.1f}/{:.1f}".format(*one.without, *one.fitted)
         for one in line.judged.values()
     ]
     unknown = all(one is None for one in line.judged.values())
-    return (*line[:6], str(line.rows), *errors, "not known" if unknown else "yes" if line.kept else "no")
+    return (*line[:6], str(line.rows), *texts, "not known" if unknown else "yes" if line.kept else "no")
 
 
 def page(lines: Sequence[Line]) -> str:
@@ -281,7 +294,7 @@ def main(options: argparse.Namespace) -> None:
     table = Table(*HEADS, title="served constants: errors of left-out rows without and with, median/MAPE in %")
     with precision("float64"):
         rows = measured(options.data)
-        lines += of_kernels(rows, options.engine or ENGINES)
+        lines += of_kernels(rows, options.engine or ENGINES, console)
     lines += of_first_tokens(simulated_ratios(rows, options.every, options.kept))
     for line in lines:
         table.add_row(*cells(line))
@@ -291,8 +304,8 @@ def main(options: argparse.Namespace) -> None:
     for one in others:
         console.print(f"  {one.name}, {one.scope}: {one.value}, tests.evidence.{one.command}")
     coarse = Table("engine", "kernels", "numbers", "architecture left out, median/mean")
-    for engine, name, count, errors in classes():
-        coarse.add_row(engine, name, str(count), errors)
+    for engine, name, count, words in classes():
+        coarse.add_row(engine, name, str(count), words)
     console.print(coarse)
     if options.output is not None:
         options.output.write_text(page(lines), encoding="utf-8")

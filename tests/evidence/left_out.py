@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import least_squares
 
 PLACES = np.linspace(0.0, 2.0, 41)
 """Values that are tried, between neutral (0) and today's (1), and beyond."""
@@ -56,6 +57,33 @@ def judged(response: Response, labels: Sequence[str]) -> Judged | None:
         own = names == name
         found[own] = logs[nearest(logs[:, ~own]), own]
     return Judged(len(every), errors(logs[0]), errors(found))
+
+
+SPREAD, FREE = 0.07, 0.5
+"""Standard deviation of the logarithm of a right prediction, and of a constant's place around today's."""
+
+
+def together(now: np.ndarray, slopes: np.ndarray, labels: Sequence[str]) -> np.ndarray:
+    """Logarithms of every label's rows with all constants fitted to the others' at once, shape [rows].
+
+    Args:
+      now: predicted over measured, shape [rows].
+      slopes: change of these per place of every constant, shape [rows, constants].
+    """
+    names, found = np.asarray(labels), np.empty(len(now))
+
+    def logs(places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(now[rows] + slopes[rows] @ (places - 1.0), 1e-3))
+
+    for name in sorted(set(labels)):
+        own = names == name
+
+        def residuals(places: np.ndarray, rows: np.ndarray = ~own) -> np.ndarray:
+            return np.concatenate([logs(places, rows) / SPREAD, (places - 1.0) / FREE])
+
+        fit = least_squares(residuals, np.ones(slopes.shape[1]), bounds=(0.0, 3.0), loss="soft_l1")
+        found[own] = logs(fit.x, own)
+    return found
 
 
 def errors(logs: np.ndarray) -> tuple[float, float]:

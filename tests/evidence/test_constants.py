@@ -5,7 +5,7 @@ import pytest
 
 import hwspaces
 from tests.evidence import constants, served_constants
-from tests.evidence.left_out import PLACES, Judged, Response, helps, judged, nearest
+from tests.evidence.left_out import PLACES, Judged, Response, helps, judged, nearest, together
 
 
 def test_the_nearest_place_of_additive_times():
@@ -27,6 +27,13 @@ def test_left_out_errors_by_hand():
     only = judged(Response((0.0, 1.0), ratios[:, :2]), ["A", "B"])
     assert only.fitted == pytest.approx((0.0, 0.0), abs=1e-9)
     assert only.gain == pytest.approx(20.0)
+
+
+def test_constants_fitted_together():
+    """Two models lack 10 % each, which the first of two constants gives; the second one moves nothing."""
+    slopes = np.array([[0.2, 0.0]] * 8)
+    found = together(np.full(8, 0.9), slopes, ["A", "B"] * 4)
+    assert np.exp(found) == pytest.approx(1.0, abs=0.03)
 
 
 def test_what_helps():
