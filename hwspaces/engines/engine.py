@@ -64,7 +64,6 @@ class HostTimes:
     """s that an engine's host takes beyond the constants of its kernels and its host."""
 
     request_time: float = 0.0  # of every request: the front end before the queue
-    experts_time: float = 0.0  # that the first token of a mixture of experts comes later
     step_time: float = 0.0  # of a step, beyond today's release
     token_time: float = 0.0  # of a token: the end of one process beside the engine; 0: none is seen
     handover_time: float = 0.0  # of every request whose cache goes from one pool to another

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from hwspaces.performance.surface import FLAGS, SurfaceTable
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment
-from jaxroof.layers.attention import fused_attention
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.layers.feedforward import ACTIVATION_FLOPS
 from jaxroof.layers.linear import OPERAND_BYTES, Matrix, elementwise, projection
 from jaxroof.layers.sight import Selection, Sight, attended_pairs, indexer_ops, visible_context

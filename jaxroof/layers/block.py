@@ -7,7 +7,8 @@ from typing import NamedTuple
 from jaxroof.batch import Batch, Encode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.deployment.rule import Rule, heads_rule
-from jaxroof.layers.attention import Attention, attention_matrices, fused_attention, fused_only, kv_heads_per_device
+from jaxroof.layers.attention import Attention, attention_matrices, fused_only, kv_heads_per_device
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.layers.collective import all_reduce
 from jaxroof.layers.hyper_connections import stream_mix, stream_spread
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, norm, projection

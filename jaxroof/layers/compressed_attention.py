@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.deployment.rule import Rule, divides
-from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention, fused_only
+from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_only
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, projection
 from jaxroof.layers.protocol import MixerKind

@@ -6,14 +6,14 @@ from typing import Any
 
 from jaxroof.deployment import Deployment, axes, degree, expert_tp, product, splits_tokens, stage_devices, token_groups
 from jaxroof.deployment.rule import Rule, divides, width_rule
+from jaxroof.layers.choices import busiest_experts, distinct_experts, own_choices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, projection, quantized_rows
 from jaxroof.layers.popularity import Load, busiest, visited
 from jaxroof.layers.protocol import FeedForwardKind, Sizes
 from jaxroof.model import Experts, FeedForward
-from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum
-from jaxroof.numerics.struct import Array, Scalar, given
+from jaxroof.numerics.struct import Scalar, given
 from jaxroof.op import Fanout, Kernel, Ops, ProductShape, distinct_devices, with_role
 
 ACTIVATION_FLOPS = 4.0
@@ -137,13 +137,18 @@ def expert_ops(
     stored = stored_experts(experts, deployment)
     # Expected number of different experts: their weights are what the step reads. At few tokens this decides the time,
     # as each touched expert costs its whole matrices.
-    touched = distinct_experts(stored, experts.top_k, own_choices(group_tokens, deployment.alike))
+    choosing = own_choices(group_tokens, deployment.alike)
+    touched = distinct_experts(stored, experts.top_k, choosing)
     load = expert_load(experts, deployment, group_tokens)
     if load.touched is not None:
         touched = stored * load.touched
     if deployment.ep is not None:
-        # The device with the most tokens ends last, and all others wait in the exchange after it.
-        rows, touched = rows * load.device / deployment.ep, touched / deployment.ep
+        # The device with the most tokens, or the most experts to read, ends last: all others wait for its results.
+        rows = rows * load.device / deployment.ep
+        if load.touched is None:
+            touched = busiest_experts(experts, stored, choosing, deployment.ep)
+        else:
+            touched = touched / deployment.ep
     sent, returned = exchange_ops(experts, up.inputs, deployment, group_tokens, count)
     ops = with_role(projection("router", tokens, matrices["router"], activation, count), "router")
     # Scores, softmax or sigmoid, top-k and the sort of rows by expert: a few small kernels.
@@ -288,32 +293,6 @@ def with_largest(ops: Ops, rows: Scalar) -> Ops:
 def stored_experts(experts: Experts, deployment: Deployment) -> Scalar:
     """Experts of one layer on all devices, copies included: a token goes to one copy of each of its experts."""
     return experts.experts if deployment.redundant_experts is None else experts.experts + deployment.redundant_experts
-
-
-def own_choices(tokens: Scalar, alike: Scalar) -> Array:
-    """Tokens that touch as many experts, each choosing on its own, as `tokens` similar ones do: n^alike, shape ().
-
-    Tokens of like texts prefer the same experts, so that distinct ones grow with a power of the tokens. Below one
-    token nothing is shared.
-
-    Source: Heaps, Information Retrieval, 1978, section 7.5 (distinct words of a text); popularity of experts is as
-    uneven as of words: Jiang et al., arXiv:2401.04088, section 5.
-    """
-    # Heaps' law V(n) ~ n^alike, written as a factor on n so that below one token it is n itself.
-    return tokens * jnp.maximum(tokens, 1.0) ** (alike - 1.0)
-
-
-def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> Array:
-    """Expected number of experts that at least one of `tokens` tokens is routed to, shape ().
-
-    E (1 - (1 - k/E)^tokens), for routers that pick k of E without preference.
-
-    Source: linearity of expectation; as in BLIS's and aiconfigurator's decode bandwidth terms.
-    """
-    # Occupancy problem: tokens choose independently, so an expert is missed by all of them with probability (1 -
-    # k/E)^tokens.
-    missed = jnp.log1p(-jnp.minimum(top_k / experts, 1.0 - 1e-6))
-    return -experts * jnp.expm1(tokens * missed)
 
 
 def expert_width(experts: Experts, hidden: Scalar, deployment: Deployment) -> Scalar:

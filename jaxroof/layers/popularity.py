@@ -82,11 +82,18 @@ def busiest(
         device = maximum(spread * devices / (experts + copies), 1.0)
         return Load(device, maximum(spread, 1.0), touched(device))
     share = variation * devices / experts
-    below = (devices - 0.375) / (devices + 0.25)
-    quantile = 4.91 * (below**EXPONENT - (1.0 - below) ** EXPONENT)
-    most = maximum(1.0 - share / 9.0 + quantile / 3.0 * jnp.sqrt(share), 0.0) ** 3
+    most = maximum(1.0 - share / 9.0 + largest_normal(devices) / 3.0 * jnp.sqrt(share), 0.0) ** 3
     device = maximum(minimum(most, largest), 1.0)
     return Load(device, largest, touched(device))
+
+
+def largest_normal(count: Scalar) -> Scalar:
+    """Expected largest of `count` independent standard normal numbers: the quantile z at (count - 3/8) / (count + 1/4).
+
+    Source: Blom, Statistical Estimates and Transformed Beta-Variables, 1958; Tukey's lambda for the quantile.
+    """
+    below = (count - 0.375) / (count + 0.25)
+    return 4.91 * (below**EXPONENT - (1.0 - below) ** EXPONENT)
 
 
 def visited(load: Scalar, devices: Scalar, choices: Scalar) -> Array:

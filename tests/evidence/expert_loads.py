@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 import hwspaces
-from jaxroof.layers.feedforward import ACTIVATION_FLOPS, distinct_experts
+from jaxroof.layers.choices import distinct_experts
+from jaxroof.layers.feedforward import ACTIVATION_FLOPS
 from jaxroof.layers.linear import Matrix, elementwise, projection
 from jaxroof.layers.popularity import busiest, visited
 from jaxroof.op import AnyOp
