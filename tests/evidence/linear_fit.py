@@ -4,9 +4,11 @@ The constants stand in tables of their own in the engine's file; all others stay
 """
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -31,7 +33,15 @@ def main(options: argparse.Namespace, console: Console) -> str:
     entry = hwspaces.efficiency(f"learned-{options.engine}")
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
     for one in found:
-        text = with_table(text, one.fit.path, class_lines(one.fit.path, one.fit.kernel, {one.fit.path: source(one)}))
+        path, kernel, sources = one.fit.path, one.fit.kernel, {one.fit.path: source(one)}
+        # What serving adds to the kernel alone stays as it is.
+        before: Any = entry.efficiency
+        for name in path.split("."):
+            before = getattr(before, name)
+        if getattr(before, "around_time", None) is not None:
+            kernel = dataclasses.replace(kernel, around_time=before.around_time)
+            sources[f"{path}.around_time"] = entry.sources[f"{path}.around_time"]
+        text = with_table(text, path, class_lines(path, kernel, sources))
     return text
 
 

@@ -87,7 +87,14 @@ CONSTANTS = {
         WAIT,
         Constant("GEMM bandwidth", GEMMS, 0.79, 0.08, 0.868, "weights stream in graphs without gaps"),
         Constant("experts", ("experts.wide.launch_time", "experts.scaled.launch_time"), 8e-6, 1.0, 1e-4, SMALL),
-        _launch("decode_attention.plain.launch_time", 2e-5),
+        Constant(
+            "recurrent attention",
+            ("decode_attention.states.around_time", "decode_attention.gated.around_time"),
+            2e-5,
+            1.0,
+            3e-4,
+            SMALL,
+        ),
     ),
 }
 """Engine -> what is fitted. vLLM's host times are fitted to steps and requests: `tests.evidence.learned_fit`."""
