@@ -104,7 +104,7 @@ def _way(efficiency: Efficiency, op: Kernel) -> tuple[str, str]:
     return "clamped", f"{outside[name]:.1f} octaves {where} {DIMENSIONS.get(name, name)}"
 
 
-LEAST = 0.01
+LEAST = 0.05
 """Octaves outside that are rounding, not another shape."""
 
 
