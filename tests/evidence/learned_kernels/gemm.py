@@ -160,9 +160,7 @@ def _fits(
     # Sites that no fit sees: what is scored is of them alone.
     held = [held_sites(group.columns["n"], group.columns["k"]) for group in groups]
     orders = [seed.permutation(len(group)) for group in groups]
-    fitted = _sample(
-        groups, [order[~out[order]][:FITTED_ROWS] for order, out in zip(orders, held, strict=True)], dtype
-    )
+    fitted = _sample(groups, [order[~out[order]][:FITTED_ROWS] for order, out in zip(orders, held, strict=True)], dtype)
     scored = _sample(groups, [order[out[order]][:SCORED_ROWS] for order, out in zip(orders, held, strict=True)], dtype)
     call, target, trust = groups[0].call, np.log(fitted.seconds), np.asarray(list(_trust(dtype).values()))
 
