@@ -35,7 +35,7 @@ from tests.evidence.inferencex_points import published
 from tests.evidence.learned_fit import ENGINES, FITS, assembled
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 from tests.evidence.steady_loop import steady
-from tests.evidence.step_tables import _with_release
+from tests.evidence.step_tables import with_release
 
 NEAR, GENERATION, KIND = "near", "new generation", "new kind"
 
@@ -172,7 +172,7 @@ def _judged(distance: str, what: str, found: Sequence[ServingPoint], efficiency:
 
 def tpot(point: ServingPoint, efficiency: Efficiency) -> tuple[float, float]:
     """TPOT of a closed loop in s as in `steady_loop`, and the standard deviation of its logarithm."""
-    state, efficiency = steady(point), _with_release(point, efficiency)
+    state, efficiency = steady(point), with_release(point, efficiency)
     decode = Decode(sequences=state.sequences, context=state.sequences * state.context)
     prompts = Prefill(sequences=state.prompts, tokens=state.prompts * state.isl, past=0.0)
     beside = None if state.apart else decode

@@ -8,8 +8,9 @@ import pytest
 from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time
 from jaxroof.collectives.choice import sent_bytes
 from jaxroof.efficiency import ExpertExchange, Forwarding, LinkEfficiency
+from jaxroof.fanout import Fanout, distinct_devices
 from jaxroof.hardware import Link, Links
-from jaxroof.op import Collective, Fanout, distinct_devices
+from jaxroof.op import Collective
 from tests.hand import EXACT
 
 ROW, TOKENS = 8000.0, 1000.0
