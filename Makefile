@@ -48,8 +48,8 @@ docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md and 
 docs-check: $(VENV)/installed  ## whether these blocks are what the commands print today, slow ones too
 	$(BIN)/python -m tests.pages --check
 
-evidence: $(VENV)/installed  ## score all measured data of the folder DATA: evidence.nc and evidence.md
-	$(BIN)/python -m tests.evidence.matrix --data $(DATA)
+evidence: $(VENV)/installed  ## score all measured data of the folder DATA, fail where it is worse; WRITE=--write keeps it
+	$(BIN)/python -m tests.evidence.matrix --data $(DATA) $(or $(WRITE),--check)
 
 refit: $(VENV)/installed  ## all fits of constants on measured data of the folder DATA, and what moved; WRITE=--write keeps it
 	$(BIN)/python -m tests.evidence.refit --data $(DATA) $(WRITE)

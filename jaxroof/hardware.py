@@ -114,6 +114,11 @@ class Cores:
         "AMD's compute units for data centres; 0: 32, or no threads",
         default=0.0,
     )
+    narrow_waves: Scalar = switch(
+        "1 where 16 threads run an instruction together",
+        "Intel's Xe2; 0: 32, or no threads",
+        default=0.0,
+    )
     register_copies: Scalar = switch(
         "1 where copies into the scratchpad pass registers",
         "NVIDIA's cores before Ampere; 0: they run beside the threads",
@@ -177,7 +182,8 @@ class Transport:
     peer: Protocol = part("peer protocol")  # chunks to one peer: send-receive
     shot: Protocol = part("engines' own kernels")  # they read and write the peers' memory
     switch: Protocol = part("reduction in the switch")  # NVLS
-    dispatch: Protocol = part("low-latency expert kernels")
+    dispatch: Protocol = part("low-latency expert kernels, tokens to experts")
+    combine: Protocol = part("low-latency expert kernels, results back")
     peer_rate: Scalar = number("B/s", "{} rate to one peer", "through the low-latency protocol's small buffers")
     signal_time: Scalar = number("s", "{} time per peer that an engine's kernel waits for", zero=True)
     shot_limit: Scalar = number("B", "{}: largest message of engines' own kernels", zero=True)

@@ -60,6 +60,14 @@ class Experts:
 
 
 @struct
+class Streams:
+    """Residual streams that a layer mixes around each of its sublayers (hyper-connections)."""
+
+    count: Scalar
+    iterations: Scalar = 20.0  # that make the mixing of streams doubly stochastic; 20: arXiv:2512.24880, section 4.2
+
+
+@struct
 class Block:
     """`count` identical layers: a mixer and a feed-forward, or either alone."""
 
@@ -69,6 +77,7 @@ class Block:
     feedforward: FeedForward | Experts | None
     parallel: bool = static(default=False)  # mixer and feed-forward read one norm's output and share one all-reduce
     norms: Scalar = 1.0  # norm kernels per mixer or feed-forward: 2 where a second one follows it
+    streams: Streams | None = None  # None: one residual stream, which norms add to
     other_parameters: Scalar  # per layer: norm weights, biases, attention sinks; stored at 2 B each
 
 

@@ -3,80 +3,12 @@
 import dataclasses
 from typing import Any
 
+from jaxroof.fanout import Fanout
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.struct import Array, Scalar, given, static, struct
+from jaxroof.numerics.struct import Scalar, given, static, struct
 
-
-@struct
-class Fanout:
-    """Where the experts of one token may lie. Scalars of shape ()."""
-
-    holders: Scalar  # parts that the experts are spread over: the expert-parallel degree
-    experts: Scalar  # of one layer
-    choices: Scalar  # experts of one token
-    groups: Scalar | None = None  # groups that the router sorts experts into; None: one
-    reached: Scalar | None = None  # groups that one token's experts lie in at most; None: all
-
-
-def distinct_devices(devices: Scalar, experts: Scalar, top_k: Scalar) -> Array:
-    """Expected number of `devices` that hold at least one of a token's `top_k` different experts, shape ().
-
-    p (1 - (1 - b / (E - (a - 1) / 2))^a), with a the smaller and b the larger of k and E / p, the experts of a device:
-    p (1 - C(E - E / p, k) / C(E, k)), whose a factors 1 - b / E, 1 - b / (E - 1), ... are replaced by their middle one.
-    Exact for a = 1, else within 2 %.
-
-    Source: the hypergeometric distribution: a router's k choices are different experts.
-    """
-    # Hypergeometric draw without replacement: k of E experts are chosen, E / p of them lie on each of p devices.
-    own = experts / devices
-    # C(E - b, a) / C(E, a) is symmetric in a and b, and the product of fewer factors has the smaller error.
-    fewer, more = jnp.minimum(top_k, own), jnp.maximum(top_k, own)
-    # The middle one of the a factors, whose denominators run from E down to E - a + 1.
-    share = more / (experts - 0.5 * (fewer - 1.0))
-    # Powers by log1p and expm1: with hundreds of experts a factor is close to 1, where float32 would lose the
-    # difference.
-    missed = jnp.log1p(-jnp.minimum(share, 1.0 - 1e-6))
-    return -devices * jnp.expm1(fewer * missed)
-
-
-def allowed_parts(fanout: Fanout, parts: Scalar) -> Scalar:
-    """Expected number of `parts` with an expert of a group that the router has chosen, shape (), at least 1.
-
-    p (1 - (1 - M/G)^max(G/p, 1)), for M of G groups that lie side by side on p parts; all of them without groups.
-    A part of a few groups is allowed by any of them; a group over several parts allows all of these.
-
-    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 2.1.2 (node-limited routing); the expectation is ours.
-    """
-    # A router without groups may choose experts anywhere: no part is barred.
-    if fanout.groups is None or fanout.reached is None:
-        return parts
-    # A part is barred where none of its groups is among the M of G chosen ones: (1 - M / G) for each group that it
-    # holds.
-    barred = jnp.log1p(-jnp.minimum(fanout.reached / fanout.groups, 1.0 - 1e-6))
-    # A group that is spread over several parts counts as one group for each of them.
-    held = jnp.maximum(fanout.groups / parts, 1.0)
-    return jnp.maximum(-parts * jnp.expm1(held * barred), 1.0)
-
-
-def copies(fanout: Fanout, parts: Scalar) -> Array:
-    """Expected number of `parts` that one token is sent to, once each, shape ().
-
-    Where there are more parts than holders, every holder is several of them, each of which needs the token.
-    """
-    # More parts than holders: each expert's matrices are themselves divided, so every part of a holder needs the token.
-    held = jnp.minimum(parts, fanout.holders)
-    allowed = allowed_parts(fanout, held)
-    # Only experts of allowed parts can be chosen; they keep their number per part.
-    experts = fanout.experts * (allowed / held)
-    return distinct_devices(allowed, experts, fanout.choices) * jnp.maximum(parts / fanout.holders, 1.0)
-
-
-def device_copies(fanout: Fanout, devices: Scalar) -> Array:
-    """Expected number of `devices`, at least as many as holders, that need one token, whatever its groups; shape ()."""
-    return distinct_devices(fanout.holders, fanout.experts, fanout.choices) * (devices / fanout.holders)
-
-
-# Dimensions of a kernel, which decide its tiles and waves: of a product, a convolution, and fused attention.
+# Dimensions of a kernel, which decide its tiles and waves: of a product, a convolution, fused attention, states of
+# recurrences, short convolutions, and residual streams.
 
 
 @struct
@@ -120,6 +52,76 @@ class AttentionShape:
     causal: bool = static(default=True)  # a query sees the new tokens up to itself
     latent: bool = static(default=False)  # values are the first elements of the keys, one head for all queries
     appended: bool = static(default=True)  # engines rotate its queries and append its keys and values to a cache, too
+    slots: Scalar | None = None  # room of the list of keys that each query has of its own; None: keys in their order
+    listed: str | None = static(default=None)  # one of LISTED: what is in these lists; None: there are none
+
+
+@struct
+class ScoreShape:
+    """Scores of an indexer: new tokens of equal sequences against the keys that are cached for it, on one device."""
+
+    sequences: Scalar
+    queries: Scalar  # new tokens of one sequence
+    keys: Scalar  # of one sequence, each of a token or of several
+    pairs: Scalar  # query-key pairs of one sequence and head
+    heads: Scalar  # of the indexer
+    width: Scalar  # elements of a query and a key
+    paged: bool = static(default=False)  # kernels read keys page by page, so that cores share those of one query
+
+
+@struct
+class ChoiceShape:
+    """Choice of the best of many scores, row by row."""
+
+    rows: Scalar
+    width: Scalar  # scores of one row, mean
+    kept: Scalar  # of them that are chosen at most
+
+
+LISTED = ("selected", "compressed", "blocks")
+"""What lists of keys hold: tokens that an indexer chose; a window and vectors of several tokens; blocks of tokens."""
+
+TILED = (ProductShape, AttentionShape)
+"""Shapes of kernels whose operands lie in device memory: weights, or cached keys and values."""
+
+
+@struct
+class StateShape:
+    """Recurrent states of equal sequences, on one device, and the new tokens that change them."""
+
+    sequences: Scalar
+    tokens: Scalar  # new ones of one sequence
+    states: Scalar  # heads with a state, of one sequence
+    key_width: Scalar  # rows of a state
+    value_width: Scalar  # columns of a state
+    state_bytes: Scalar  # B per element of a state
+    row_bytes: Scalar  # B per element of what a token has: queries, keys, values, outputs
+    passes: Scalar  # times that a state moves: read once, and written at the end or after every token
+    chunk: Scalar  # tokens that change a state together
+    channelwise: bool = static(default=False)  # every row of a state has a decay of its own
+
+
+@struct
+class WindowShape:
+    """A short causal convolution over the tokens of equal sequences, channel by channel, on one device."""
+
+    sequences: Scalar
+    tokens: Scalar  # of one sequence
+    channels: Scalar
+    update: bool = static(default=False)  # of decoding: the tokens before are kept from step to step
+
+
+@struct
+class StreamsShape:
+    """Residual streams of a model that mixes several of them around each sublayer."""
+
+    rows: Scalar  # tokens
+    streams: Scalar
+    width: Scalar  # elements of one stream
+
+
+SERIAL_SHAPES = (StateShape, WindowShape, StreamsShape)
+"""Shapes of kernels that stream: no tile of theirs is multiplied with weights or with a cache."""
 
 
 KINDS = ("linear", "experts", "prefill_attention", "decode_attention", "elementwise", "convolution", "depthwise")
@@ -248,6 +250,11 @@ def stored_elements(shape: ProductShape) -> Scalar:
 def stored_bytes(shape: ProductShape) -> Scalar:
     """B of these weights, shape ()."""
     return stored_elements(shape) * shape.weight_bytes
+
+
+def state_pass_bytes(shape: StateShape) -> Scalar:
+    """B of all states of a run, once; shape ()."""
+    return shape.sequences * shape.states * shape.key_width * shape.value_width * shape.state_bytes
 
 
 def cached_width(shape: AttentionShape) -> Scalar:

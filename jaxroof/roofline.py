@@ -6,7 +6,7 @@ from typing import Any
 from jaxroof.collectives import collective_algorithm, collective_time
 from jaxroof.efficiency import Efficiency, Host, Kernels, KindEfficiency, LinkEfficiency, Timing, entry_of, mesh
 from jaxroof.efficiency.convolution import cheapest_algorithm
-from jaxroof.efficiency.hull import Hull, hull_distance
+from jaxroof.efficiency.hull import Hull, error_growth, hull_distance
 from jaxroof.efficiency.kernels import kernel_of, kernel_timing
 from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_timing
 from jaxroof.efficiency.timing import SHORT, Spread
@@ -19,7 +19,7 @@ from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.op import EXPERT_KERNELS, RESOURCES, AnyOp, Collective, Copy, Kernel, inner_bytes
 from jaxroof.tracing import traced_once
-from jaxroof.units import LEVELS, busy_times, known, unit_time
+from jaxroof.units import LEVELS, busy_times, known, unit_rate, unit_time
 
 
 def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency, fixed: Scalar | None = None) -> Timing:
@@ -255,28 +255,71 @@ def _constants(op: AnyOp, efficiency: Efficiency) -> Any:
     return kernel_of(entry, op) if isinstance(entry, Kernels) else entry
 
 
-@traced_once
 def op_deviation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
     """Standard deviation in s of one run of `op`, shape (): 0 where nothing is known of the errors.
 
-    deviation = time sqrt(spread^2 + (growth distance)^2)
-
-    spread is that of its kind and length inside of the hull, distance is `op_extrapolation`.
+    deviation = sqrt(inside^2 + beyond^2): errors outside of the evidence are independent of those inside.
     """
-    spread, hull = op_spread(op, efficiency), op_hull(op, efficiency)
-    if spread is not None and spread_over_mesh(hardware) and isinstance(op, Kernel):
-        # The evidence is of kernels, and says nothing of a program that is spread over a mesh.
-        spread, hull = mesh.SPREAD, None
-    if spread is None:
+    inside, beyond = op_inside(op, hardware, efficiency), op_beyond(op, hardware, efficiency)
+    square = inside * inside + beyond * beyond
+    # Double `where`, as in other roots: the slope at 0 would be infinite.
+    some = square > 0.0
+    return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+
+
+@traced_once
+def op_inside(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """The part of `op_deviation` that measured devices have too, in s, shape (): time spread."""
+    spread = op_spread(op, efficiency)
+    if spread is None or _on_a_mesh(op, hardware):
         return jnp.zeros(())
     time = op_time(op, hardware, efficiency)
     # Short kernels are mostly launch, fill and drain, which scatter more than long ones: two spreads of log errors.
-    inside = jnp.where(time < SHORT, spread.short, spread.long)
+    return time * jnp.where(time < SHORT, spread.short, spread.long)
+
+
+@traced_once
+def op_beyond(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
+    """The part that `op` has outside of the evidence, in s, shape (): time growth, loss = 1 - least / time.
+
+    growth is `error_growth`. What is unknown is how far kernels fall short of the datasheet: the part of the time that
+    its rates take alone, `least_time`, is certain. Of a program that is spread over a mesh no kernel is evidence.
+    """
+    hull = op_hull(op, efficiency)
+    if op_spread(op, efficiency) is None:
+        return jnp.zeros(())
+    time = op_time(op, hardware, efficiency)
+    if _on_a_mesh(op, hardware):
+        return time * mesh.SPREAD
     if hull is None:
-        return time * inside
-    # Outside of the evidence the error grows by a constant per octave, independent of that inside: variances add.
-    beyond = hull.growth * op_extrapolation(op, hardware, efficiency)
-    return time * jnp.sqrt(inside * inside + beyond * beyond)
+        return jnp.zeros(())
+    # An op without work takes no time, and loses none.
+    some = jnp.where(time > 0.0, time, 1.0)
+    loss = 1.0 - minimum(least_time(op, hardware), time) / some
+    return time * error_growth(hull, op_extrapolation(op, hardware, efficiency), loss, hardware)
+
+
+def _on_a_mesh(op: AnyOp, hardware: Hardware) -> bool:
+    """Whether `op` is part of a program that is spread over a mesh: structure, not data."""
+    return spread_over_mesh(hardware) and isinstance(op, Kernel)
+
+
+def least_time(op: AnyOp, hardware: Hardware) -> Scalar:
+    """s that one run of a product or of attention takes at least by the datasheet's rates, shape (); of others 0.
+
+    max(FLOP / peak, bytes / bandwidth of device memory): operands of other kernels may be in caches.
+    """
+    if not isinstance(op, Kernel) or op.shape is None:
+        return 0.0
+    floors = [] if op.bytes is None else [op.bytes / _outer_bandwidth(hardware)]
+    floors += [] if op.matrix_flops is None else [op.matrix_flops / unit_rate(hardware, "matrix", op.precision)]
+    return maximum(*floors) if len(floors) > 1 else floors[0] if floors else 0.0
+
+
+def _outer_bandwidth(hardware: Hardware) -> Scalar:
+    """B/s of device memory, or of the units in it where they see more."""
+    near, outer = hardware.memory.near, hardware.memory.hbm.bandwidth
+    return outer if near is None else maximum(outer, near.bandwidth)
 
 
 @traced_once

@@ -91,6 +91,7 @@ def transport(draw: Draw) -> Transport:
         shot=protocol(1e-5),
         switch=protocol(1e-4),
         dispatch=protocol(1e-4),
+        combine=protocol(1e-4),
         peer_rate=draw.log(1e9, 1e10),
         signal_time=draw.log(1e-8, 1e-6),
         shot_limit=draw.log(1e5, 1e8),

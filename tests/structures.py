@@ -50,7 +50,9 @@ def _points(
     )
 
 
-def selection(draw: Draw, weights: WeightFormat, rank: bool = False, stride: float = 1.0) -> Selection:
+def selection(
+    draw: Draw, weights: WeightFormat, rank: bool = False, stride: float = 1.0, block: float | None = None
+) -> Selection:
     return Selection(
         tokens=draw.pick(64, 512, 2048),
         heads=draw.pick(4, 64),
@@ -60,6 +62,7 @@ def selection(draw: Draw, weights: WeightFormat, rank: bool = False, stride: flo
         query_rank=draw.pick(1536) if rank else None,
         key_bytes=draw.pick(1, 2),
         weights=weights,
+        block=None if block is None else np.full(draw.n, block),
     )
 
 
@@ -278,7 +281,9 @@ def block_sparse(draw: Draw) -> Points:
     split and gathered; a mixed step.
     """
     bf16 = _format(draw, 2.0, "bf16")
-    sparse = attention(draw, bf16, selection=selection(draw, bf16, stride=64.0), value_projection=np.zeros(draw.n))
+    sparse = attention(
+        draw, bf16, selection=selection(draw, bf16, stride=64.0, block=8.0), value_projection=np.zeros(draw.n)
+    )
     layer = block(draw, sparse, feedforward(draw, bf16), parallel=True)
     return _points(
         draw, model(draw, layer, outer=bf16), "mixed", cp=draw.pick(1, 2, 4), context_kind="all_gather", overlap="gemm"

@@ -19,7 +19,7 @@ ARCHITECTURE = {
 }
 """Plain keys of an `[architecture.NAME]` table -> unit."""
 
-SWITCHES = ("asynchronous", "tensor_memory", "wide_waves", "register_copies")
+SWITCHES = ("asynchronous", "tensor_memory", "wide_waves", "narrow_waves", "register_copies")
 """Keys of the same table that are leaves of the cores as they stand."""
 
 PLAIN_LINK = {

@@ -100,6 +100,7 @@ def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str, own: b
     # Features of cores that nothing mentions are taken as absent.
     figures.add("cores.asynchronous", 0.0, "threads feed the matrix units unless a source says otherwise")
     figures.add("cores.wide_waves", 0.0, "32 threads run an instruction, or none, unless a source says otherwise")
+    figures.add("cores.narrow_waves", 0.0, "32 threads run an instruction, or none, unless a source says otherwise")
     figures.add("cores.tensor_memory", 0.0, "registers hold the matrix units' results unless a source says otherwise")
     figures.add("cores.register_copies", 0.0, "copies run beside threads, or none, unless a source says otherwise")
     figures.add("cores.compiled", 0.0, "blocks of threads run unless a source says otherwise")

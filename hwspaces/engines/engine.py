@@ -43,7 +43,10 @@ _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
 _SLOWER_MODES = ("drafting", "groups", "experts")
 _SLOWER = ("vendor", "with", "without", "before", *_SLOWER_MODES, "step_time", "source")
 _RUNS = ("vendor", "devices", "count", "parallelism", "weights", "source")
-_COLLECTIVES = ("kernels", "largest", "bridged", "copy_time", "launch_time", "launch_time_of", "source")
+_COLLECTIVES = (
+    *("kernels", "largest", "bridged", "copy_time", "copy_time_of", "launch_time", "launch_time_of"),
+    "source",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +64,6 @@ class HostTimes:
     """s that an engine's host takes beyond the constants of its kernels and its host."""
 
     request_time: float = 0.0  # of every request: the front end before the queue
-    experts_time: float = 0.0  # that the first token of a mixture of experts comes later
     step_time: float = 0.0  # of a step, beyond today's release
     token_time: float = 0.0  # of a token: the end of one process beside the engine; 0: none is seen
     handover_time: float = 0.0  # of every request whose cache goes from one pool to another
@@ -110,8 +112,20 @@ class OwnCollectives:
     largest: float = 0.0  # B, of the messages that its own kernels take
     bridged: bool = True  # whether its own kernels run over PCIe
     copy_time: float = 0.0  # s per run on links whose switch reduces: copies into and out of symmetric memory
-    launch_time: float = 0.0  # s of host work of an eager run
-    launch_time_of: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the same of single versions
+    copy_time_of: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the same from a release on
+    launch_time: float = 0.0  # s of host work of an eager run, on a host of speed 1
+    launch_time_of: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the same from a release on
+
+    def released(self, version: str) -> "OwnCollectives":
+        """The same with the times of a release; an unknown version, "", has the newest."""
+
+        def newest(time: float, times: Mapping[str, float]) -> float:
+            for known in sorted(times, key=numbers):
+                time = times[known] if not version or numbers(known) <= numbers(version) else time
+            return time
+
+        copies, launches = newest(self.copy_time, self.copy_time_of), newest(self.launch_time, self.launch_time_of)
+        return dataclasses.replace(self, copy_time=copies, launch_time=launches)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -346,14 +360,17 @@ def _collectives(table: Mapping[str, Any], where: str) -> OwnCollectives:
         raise ValueError(f"{where}.bridged = {table['bridged']!r} must be true or false")
     if "largest" not in table:
         raise ValueError(f"{where}.largest is missing")
-    times = _table(table, "launch_time_of", where)
+    times = {
+        name: {key: _time(value, f"{where}.{name}.{key}") for key, value in _table(table, name, where).items()}
+        for name in ("copy_time_of", "launch_time_of")
+    }
     return OwnCollectives(
         kernels=tuple(table.get("kernels", ())),
         largest=quantity(table["largest"], "B", f"{where}.largest"),
         bridged=table.get("bridged", True),
         copy_time=_time(table.get("copy_time", "0 s"), f"{where}.copy_time"),
         launch_time=_time(table.get("launch_time", "0 s"), f"{where}.launch_time"),
-        launch_time_of={key: _time(value, f"{where}.launch_time_of.{key}") for key, value in times.items()},
+        **times,
     )
 
 

@@ -45,7 +45,7 @@ def efficiency_text(
         fields = [
             field.name
             for field in dataclasses.fields(kind)
-            if field.name not in ("spread", "hull") and getattr(entry, field.name, None) != field.default
+            if field.name not in ("spread", "hull", "exchange") and getattr(entry, field.name, None) != field.default
         ]
         # Models of kernels have a table per class in place of one per kind.
         if isinstance(entry, Kernels):
@@ -55,9 +55,12 @@ def efficiency_text(
         tables += [_constant(kind, field, getattr(entry, field)) for field in fields]
         tables += _source_lines({field: sources[f"{table}.{field}"] for field in fields}, shared=base is None)
         if getattr(entry, "spread", None) is not None:
-            tables.append(_spread(entry.spread))
+            tables.append(spread_line(entry.spread))
         if getattr(entry, "hull", None) is not None:
             tables += hull_lines(entry.hull)
+        if getattr(entry, "exchange", None) is not None:
+            tables.append(f"sources.exchange = {json.dumps(sources[f'{table}.exchange'])}")
+            tables += _field_lines(entry.exchange, "exchange.")
     # Shares in decode, where they are not those in prefill.
     if efficiency.decoding is not None:
         for table in DECODING:
@@ -157,7 +160,7 @@ def _field_lines(struct: Any, prefix: str = "") -> list[str]:
     for field in dataclasses.fields(struct):
         value = getattr(struct, field.name)
         if isinstance(value, Spread):
-            lines.append(_spread(value))
+            lines.append(spread_line(value))
         elif isinstance(value, Hull):
             lines += hull_lines(value)
         elif dataclasses.is_dataclass(value):
@@ -170,7 +173,8 @@ def _field_lines(struct: Any, prefix: str = "") -> list[str]:
     return lines
 
 
-def _spread(spread: Spread) -> str:
+def spread_line(spread: Spread) -> str:
+    """The line of a spread."""
     return f"spread = {{ short = {spread.short:.3g}, long = {spread.long:.3g} }}"
 
 

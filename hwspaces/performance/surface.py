@@ -1,4 +1,4 @@
-"""Ops at the positions of a table of measured kernels."""
+"""Files of measured kernels: tables of times over shapes, as grids or as lists of shapes."""
 
 import dataclasses
 import os
@@ -9,15 +9,12 @@ import numpy as np
 
 from hwspaces.files.document import require_file
 from hwspaces.files.output import replacing
-from jaxroof.batch import Decode, Prefill
-from jaxroof.deployment import Deployment
-from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
-from jaxroof.layers.linear import OPERAND_BYTES, Matrix, projection
-from jaxroof.model import WeightFormat
-from jaxroof.op import Kernel
 
-VERSION = 1
+VERSION = 2
 """Of the format; attribute `jaxroof_surface_version` of a file."""
+
+READ = (1, 2)
+"""Versions that are read: 1 has grids alone."""
 
 LARGEST = 2**30
 """B of a file that is read."""
@@ -25,42 +22,75 @@ LARGEST = 2**30
 BEYOND = 1e30
 """What no size and no time reaches."""
 
+LIST = "shape"
+"""Dimension of a table that is a list."""
+
 MOST_NUMBERS = 10**8
 """Numbers of one variable: compressed files are small on the disk alone."""
 
 AXES = {
     "linear": ("m", "n", "k"),
+    "experts": ("m", "matrices", "n", "k"),
+    "expert_layer": ("tokens", "m", "matrices", "hidden", "inner"),
     "prefill_attention": ("sequences", "queries"),
     "decode_attention": ("sequences", "keys"),
+    "prefill_scores": ("sequences", "queries", "keys"),
+    "decode_scores": ("sequences", "queries", "keys"),
     "elementwise": ("bytes",),
     "copy": ("bytes",),
 }
-"""Kind of a table -> its axes, in the order of the dimensions of its times. A copy is no op of a step: it is kept for
-whoever looks at the file."""
+"""Kind of a table -> its axes, in the order of the dimensions of its times. `experts` are single grouped products,
+`expert_layer` both of a layer with what is between them. A copy is no op of a step: it is kept for whoever looks at the
+file."""
+
+PAST = "keys"
+"""Axis that a table of prompts may have beside its own: cached and new tokens of one sequence; without it nothing is
+cached."""
 
 ATTENTION_LABELS = ("head_dim", "heads", "kv_heads", "kv_bytes")
 """Labels that a table of attention must have, of one device. `kv_bytes` is B per cached element."""
 
-FLAGS = ("scaled", "dequantised", "quantised")
+SCORE_LABELS = ("heads", "head_dim", "kv_bytes")
+"""Labels that a table of an indexer's scores must have."""
+
+FLAGS = ("scaled", "dequantised", "quantised", "latent")
 """Labels that are 0 (where missing) or 1: a scale per block of operands; weights converted inside the product; the
-time includes the kernel that quantises the activations."""
+time includes the kernel that quantises the activations; keys are latent vectors whose first elements are the values."""
+
+_PRODUCT_LABELS = ("weight_bytes", "copies", "scaled", "dequantised", "quantised")
+_FURTHER = ("value_dim", "selected", "copies", "latent")
 
 LABELS = {
-    "linear": ("weight_bytes", "copies", *FLAGS),
-    "prefill_attention": (*ATTENTION_LABELS, "copies"),
-    "decode_attention": (*ATTENTION_LABELS, "copies"),
+    "linear": _PRODUCT_LABELS,
+    "experts": _PRODUCT_LABELS,
+    "expert_layer": (*_PRODUCT_LABELS, "up_projections"),
+    "prefill_attention": (*ATTENTION_LABELS, *_FURTHER),
+    "decode_attention": (*ATTENTION_LABELS, *_FURTHER),
+    "prefill_scores": SCORE_LABELS,
+    "decode_scores": SCORE_LABELS,
     "elementwise": (),
     "copy": (),
 }
 """Kind of a table -> labels that it may have. `weight_bytes` is B per weight; missing: that of the precision.
 `copies` says how many copies of its weights or cache the benchmark reads in turn, so that 1 finds in L2 what fits
-there; missing: nothing is in L2."""
+there; missing: nothing is in L2. `value_dim` is the width of a value; missing: that of a key. `selected` is how many
+keys a query attends to at most; missing: all."""
+
+NEEDED = {
+    **dict.fromkeys(("prefill_attention", "decode_attention"), ATTENTION_LABELS),
+    **dict.fromkeys(("prefill_scores", "decode_scores"), SCORE_LABELS),
+}
+"""Kind of a table -> labels that it must have."""
 
 BANDWIDTHS = ("sequential_bandwidth", "strided_bandwidth", "gather_bandwidth", "copy_bandwidth")
 """Measured rates of device memory in B/s that a file may hold beside its tables."""
 
 MEANINGS = {
-    "m": "rows of the product",
+    "m": "rows of one matrix",
+    "matrices": "weight matrices that have rows",
+    "tokens": "tokens of the layer",
+    "hidden": "width of the layer",
+    "inner": "width of one expert on one device",
     "n": "outputs",
     "k": "inputs",
     "sequences": "sequences",
@@ -73,7 +103,7 @@ MEANINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class SurfaceTable:
-    """Measured times of one kernel over a rectilinear grid of shapes."""
+    """Measured times of one kernel over a rectilinear grid of shapes, or of a list of shapes."""
 
     name: str  # of the group in the file
     kind: str  # a key of `AXES`
@@ -81,6 +111,21 @@ class SurfaceTable:
     axes: dict[str, np.ndarray]  # increasing positions in plain units, in the order of the dimensions of `seconds`
     seconds: np.ndarray  # one run of the kernel, its launch inside a graph included; not a number: not measured
     labels: dict[str, float]  # the numbers that hold for the whole table, by their names in `LABELS`
+    listed: bool = False  # a list: axes and `seconds` have one number per shape, shape [shapes] each
+
+    @property
+    def measured(self) -> np.ndarray:
+        """Which of the times were measured."""
+        return ~np.isnan(self.seconds)
+
+
+def table_rows(table: SurfaceTable) -> dict[str, np.ndarray]:
+    """Position along every axis and labels of every measured time, shape [measured times] each."""
+    grids = list(table.axes.values()) if table.listed else np.meshgrid(*table.axes.values(), indexing="ij")
+    measured = table.measured
+    own = {name: grid[measured].astype(float) for name, grid in zip(table.axes, grids, strict=True)}
+    count = int(measured.sum())
+    return own | {name: np.full(count, value) for name, value in table.labels.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,25 +225,27 @@ def checked(table: SurfaceTable, where: str) -> SurfaceTable:
         raise ValueError(f"{where}: {table.name!r} must be a name without /")
     if table.kind not in AXES:
         raise ValueError(f"{where}: kind = {table.kind!r} must be one of {', '.join(AXES)}")
-    if tuple(table.axes) != AXES[table.kind]:
-        raise ValueError(f"{where}: axes {', '.join(table.axes)} must be {', '.join(AXES[table.kind])} in this order")
+    wanted = AXES[table.kind]
+    if tuple(table.axes) != wanted and not (table.kind == "prefill_attention" and tuple(table.axes) == (*wanted, PAST)):
+        raise ValueError(f"{where}: axes {', '.join(table.axes)} must be {', '.join(wanted)} in this order")
     axes = {name: np.asarray(positions, float) for name, positions in table.axes.items()}
     for name, positions in axes.items():
         # Comparisons with NaN are false, so that it is refused with the others.
         if positions.ndim != 1 or not positions.size or not np.all(positions < BEYOND) or positions.min() <= 0:
             raise ValueError(f"{where}: {name} must be a row of positive numbers below {BEYOND:g}")
-        if np.any(np.diff(positions) <= 0):
+        if not table.listed and np.any(np.diff(positions) <= 0):
             raise ValueError(f"{where}: {name} must increase from one position to the next")
     seconds = np.asarray(table.seconds, float)
-    if seconds.shape != tuple(map(len, axes.values())):
-        raise ValueError(f"{where}: times have shape {seconds.shape}, the axes {tuple(map(len, axes.values()))}")
+    lengths = tuple(map(len, axes.values()))
+    if (seconds.shape != lengths) if not table.listed else any(seconds.shape != (length,) for length in lengths):
+        raise ValueError(f"{where}: times have shape {seconds.shape}, the axes {lengths}")
     # NaN is a shape that was not measured; every other time in s is positive and finite.
     wrong = ~(np.isnan(seconds) | ((seconds > 0) & (seconds < BEYOND)))
     if np.isnan(seconds).all():
         raise ValueError(f"{where}: none of its times was measured")
     if wrong.any():
         # The first one is enough to find what is wrong with the file.
-        first = np.unravel_index(int(np.argmax(wrong)), seconds.shape)
+        first = np.unravel_index(int(np.argmax(wrong)), seconds.shape) * (len(axes) if table.listed else 1)
         place = ", ".join(f"{name} {positions[i]:g}" for i, (name, positions) in zip(first, axes.items(), strict=True))
         count = f"{int(wrong.sum())} of {wrong.size} times"
         raise ValueError(f"{where}: {count} are missing or not positive, the first at {place}: {seconds[first]:g}")
@@ -207,9 +254,10 @@ def checked(table: SurfaceTable, where: str) -> SurfaceTable:
 
 def _labels(table: SurfaceTable, where: str) -> dict[str, float]:
     allowed = LABELS[table.kind]
-    for name in ATTENTION_LABELS:
-        if name in allowed and name not in table.labels:
-            raise ValueError(f"{where}: label {name} is missing; needed are {', '.join(ATTENTION_LABELS)}")
+    needed = NEEDED.get(table.kind, ())
+    for name in needed:
+        if name not in table.labels:
+            raise ValueError(f"{where}: label {name} is missing; needed are {', '.join(needed)}")
     for name, value in table.labels.items():
         if name not in allowed:
             raise ValueError(f"{where}: label {name} is not known; known: {', '.join(allowed) or 'none'}")
@@ -232,21 +280,26 @@ def _require_version(file: Any, where: str) -> None:
     if "jaxroof_surface_version" not in file.ncattrs():
         raise ValueError(f"{where}: not a file of measured kernels: it has no attribute jaxroof_surface_version")
     version = file.getncattr("jaxroof_surface_version")
-    if version != VERSION:
+    if version not in READ:
         raise ValueError(
-            f"{where}: its format has version {version}, this jaxroof reads {VERSION}: "
+            f"{where}: its format has version {version}, this jaxroof reads {' and '.join(map(str, READ))}: "
             "write it again with `jaxroof surface import`, or measure again"
         )
 
 
 def _write_table(group: Any, table: SurfaceTable) -> None:
-    group.setncatts({"kind": table.kind, "precision": table.precision, **table.labels})
+    listed = {"listed": np.int32(1)} if table.listed else {}
+    group.setncatts({"kind": table.kind, "precision": table.precision, **table.labels, **listed})
+    if table.listed:
+        group.createDimension(LIST, len(table.seconds))
     for name, positions in table.axes.items():
-        group.createDimension(name, len(positions))
-        variable = group.createVariable(name, "f8", (name,))
+        if not table.listed:
+            group.createDimension(name, len(positions))
+        variable = group.createVariable(name, "f8", (LIST if table.listed else name,), zlib=table.listed)
         variable.units, variable.long_name = "byte" if name == "bytes" else "1", MEANINGS[name]
         variable[:] = positions
-    variable = group.createVariable("time", "f8", tuple(table.axes), zlib=True, fill_value=np.nan)
+    dimensions = (LIST,) if table.listed else tuple(table.axes)
+    variable = group.createVariable("time", "f8", dimensions, zlib=True, fill_value=np.nan)
     variable.units, variable.long_name = "s", "measured time of one run"
     variable[...] = table.seconds
 
@@ -259,8 +312,10 @@ def _table(name: str, group: Any, where: str) -> SurfaceTable:
     if "time" not in group.variables:
         raise ValueError(f"{where}: {name}: variable time is missing")
     time = group.variables["time"]
-    # Every dimension of the times needs its positions.
-    for dimension in time.dimensions:
+    # Every dimension of the times needs its positions; a list has one of every shape.
+    listed = bool(attributes.pop("listed", 0))
+    names = [name for name in group.variables if name != "time"] if listed else list(time.dimensions)
+    for dimension in names:
         if dimension not in group.variables:
             raise ValueError(f"{where}: {name}: coordinate {dimension} is missing")
     # All other attributes are labels, which are numbers.
@@ -272,9 +327,10 @@ def _table(name: str, group: Any, where: str) -> SurfaceTable:
         name=name,
         kind=kind,
         precision=precision,
-        axes={axis: _filled(group.variables[axis], where) for axis in time.dimensions},
+        axes={axis: _filled(group.variables[axis], where) for axis in names},
         seconds=_filled(time, where),
         labels={key: float(value) for key, value in attributes.items()},
+        listed=listed,
     )
     return checked(table, where)
 
@@ -285,70 +341,3 @@ def _filled(variable: Any, where: str) -> np.ndarray:
         raise ValueError(f"{where}: {variable.name} must hold numbers, at most {MOST_NUMBERS:,}")
     # The library masks what was never written.
     return np.ma.filled(np.ma.asarray(variable[...], float), np.nan)
-
-
-ACTIVATION_BYTES = 2.0
-"""B per activation element between kernels."""
-
-
-def node_ops(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
-    """The op at one position of `table`, after the one that quantises its activations where the time includes it.
-
-    Args:
-      table: only its kind, precision and which labels it has are looked at.
-      row: position along every axis, and the table's labels, float scalars.
-
-    Raises:
-      ValueError: the precision of a product is not known.
-    """
-    if table.kind == "elementwise":
-        return (Kernel(kind="elementwise", count=1.0, kernels=1.0, bytes=row["bytes"]),)
-    if table.precision not in OPERAND_BYTES:
-        raise ValueError(f"precision = {table.precision!r} must be one of {', '.join(OPERAND_BYTES)}")
-    if table.kind == "linear":
-        return _product(table, row)
-    op = _attention(table, row)
-    # So many bytes pass through the caches before one copy is read again.
-    reuse = row["copies"] * op.bytes if "copies" in table.labels else None
-    return (dataclasses.replace(op, reuse_bytes=reuse),)
-
-
-def _product(table: SurfaceTable, row: Mapping[str, Any]) -> tuple[Kernel, ...]:
-    flags = {name: bool(table.labels.get(name)) for name in FLAGS}
-    size = row["weight_bytes"] if "weight_bytes" in table.labels else OPERAND_BYTES[table.precision]
-    weights = WeightFormat(
-        bytes=size, compute=table.precision, scaled=flags["scaled"], dequantised=flags["dequantised"]
-    )
-    # The op that a model's layer would have, so that measured and predicted times are of the same work.
-    ops = projection("product", row["m"], Matrix(row["k"], row["n"], weights), ACTIVATION_BYTES, 1.0)
-    product = ops.pop("product")
-    if "copies" in table.labels:
-        product = dataclasses.replace(product, reuse_bytes=row["copies"] * row["k"] * row["n"] * size)
-    # What is left of the ops quantises activations, which the time includes or not.
-    return (*(ops.values() if flags["quantised"] else ()), product)
-
-
-def _attention(table: SurfaceTable, row: Mapping[str, Any]) -> Kernel:
-    # Projections are no part of the kernel: their format changes nothing.
-    weights = WeightFormat(bytes=2.0, compute="bf16")
-    attention = Attention(
-        heads=row["heads"],
-        kv_heads=row["kv_heads"],
-        head_dim=row["head_dim"],
-        value_dim=row["head_dim"],
-        window=None,
-        qkv=weights,
-        output=weights,
-    )
-    deployment = Deployment(kv_bytes=row["kv_bytes"], attention_compute=table.precision)
-    sequences = row["sequences"]
-    if table.kind == "decode_attention":
-        # Contexts and prompts are counted in tokens of all sequences together.
-        decode = Decode(sequences=sequences, context=sequences * row["keys"])
-        ops = decode_attention(attention, deployment, decode, 1.0)
-    else:
-        prefill = Prefill(sequences=sequences, tokens=sequences * row["queries"], past=0.0)
-        ops = prefill_attention(attention, deployment, prefill, 1.0)
-    op = ops[table.kind]
-    assert isinstance(op, Kernel)  # one device: no keys are exchanged
-    return op

@@ -1,32 +1,42 @@
 """Efficiency constants that reproduce the times of a user's measured kernels."""
 
 import dataclasses
+import itertools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hwspaces.accelerators.load import hardware as catalogue_hardware
 from hwspaces.performance.kernel_tables import hull_of
-from hwspaces.performance.surface import AXES, FLAGS, SurfaceTable, node_ops, read_surfaces
+from hwspaces.performance.measured_ops import MeasuredOps, measured_ops
+from hwspaces.performance.scattered import MOST_NODES, SAME, grid_axes, gridded
+from hwspaces.performance.surface import FLAGS, SurfaceTable, read_surfaces, table_rows
 from jaxroof.efficiency import Efficiency, Hull
-from jaxroof.efficiency.surface import BORDERS, INTERPOLATIONS, LABELS, Surface, SurfaceAxis, Surfaces
+from jaxroof.efficiency.surface import (
+    AXES,
+    BORDERS,
+    INTERPOLATIONS,
+    LABELS,
+    Surface,
+    SurfaceAxis,
+    Surfaces,
+    coordinates,
+    op_form,
+)
 from jaxroof.hardware import Hardware
-from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.numerics.arrays import eager
+from jaxroof.op import KINDS
 from jaxroof.roofline import op_time
-
-STORED = {"linear", "prefill_attention", "decode_attention", "elementwise"}
-"""Kinds of tables that price ops."""
 
 _MARGIN = 1e-2
 """Of a bucket: what a logarithm may be rounded by."""
 
 LARGEST_PART = 0.5
-"""Of a measured product with its quantisation, that the quantising kernel takes at most."""
+"""Of a measured time, that what it includes beside the table's own ops takes at most."""
 
 
 def surface_efficiency(
@@ -58,7 +68,7 @@ def surface_efficiency(
     holes = sum(int(np.isnan(table.seconds).sum()) for table in file.tables)
     missing = f"; {holes} shapes were not measured and follow their neighbours" if holes else ""
     # Kinds whose model has tables in front of it now; the others are the base's own.
-    changed = [kind for kind in STORED if getattr(efficiency, kind) is not getattr(base.efficiency, kind)]
+    changed = [kind for kind in KINDS if getattr(efficiency, kind) is not getattr(base.efficiency, kind)]
     sources = {_moved(constant, changed): source for constant, source in base.sources.items()}
     words = [file.provenance.get(key) for key in ("engine", "engine_version")]
     return dataclasses.replace(
@@ -91,14 +101,13 @@ def with_surfaces(
     """
     if interpolation not in INTERPOLATIONS:
         raise ValueError(f"interpolation = {interpolation!r} must be one of {', '.join(INTERPOLATIONS)}")
-    # Tables of one class become one surface, in which labels choose between them.
-    alike: dict[tuple[Any, ...], list[SurfaceTable]] = {}
-    for table in tables:
-        if table.kind in STORED:
-            alike.setdefault(_class(table), []).append(table)
+    # Ops of one class become one surface, whichever tables they are of.
+    alike: dict[OpClass, list[_Points]] = {}
+    for points in _points([table for table in tables if table.kind != "copy"], efficiency, hardware, where):
+        alike.setdefault(points.op_class, []).append(points)
     kinds: dict[str, tuple[Surface, ...]] = {}
-    for group in alike.values():
-        surface = _surface(group, efficiency, hardware, where, interpolation)
+    for op_class, parts in alike.items():
+        surface = _surface(op_class, parts, where, interpolation)
         kinds[surface.kind] = (*kinds.get(surface.kind, ()), surface)
     entries: dict[str, Any] = {
         kind: Surfaces(base=getattr(efficiency, kind), tables=surfaces, hull=_device_hull(kind, tables, hardware))
@@ -110,9 +119,27 @@ def with_surfaces(
 def _device_hull(kind: str, tables: Sequence[SurfaceTable], hardware: Hardware) -> Hull:
     """The measured device as a hull; shapes and precisions are the tables' own."""
     with eager():
-        # The last op is the measured one; one before it quantises activations.
-        ops = [node_ops(table, _rows(table))[-1] for table in tables if table.kind == kind]
+        ops = [op for table in tables for op in measured_ops(table, table_rows(table)).own if op.kind == kind]
     return dataclasses.replace(hull_of(((op, hardware) for op in ops), shapes=False), precisions=())
+
+
+class OpClass(NamedTuple):
+    """What one surface is of."""
+
+    kind: str
+    form: str
+    precision: str | None
+    scaled: bool
+    dequantised: bool
+
+
+class _Points(NamedTuple):
+    """Measured shapes of ops of one class."""
+
+    op_class: OpClass
+    table: str  # name
+    positions: dict[str, np.ndarray]  # by dimension and label, shape [shapes] each
+    values: np.ndarray  # log(measured / base), shape [shapes]
 
 
 def log_ratios(
@@ -120,94 +147,136 @@ def log_ratios(
 ) -> list[np.ndarray]:
     """Log of the measured time over that of `efficiency` at every position of every table, in the tables' shapes.
 
-    Of a time that includes the quantising kernel, what `efficiency` says of that kernel is taken off before.
+    Of what a time includes beside the table's own ops, such as quantising, what `efficiency` says is taken off before.
     """
+    ratios = []
+    for table, (_, own) in zip(tables, _priced(tables, efficiency, hardware, where), strict=True):
+        values = np.full(table.seconds.shape, np.nan)
+        values[table.measured] = own
+        ratios.append(values)
+    return ratios
+
+
+def _points(
+    tables: Sequence[SurfaceTable], efficiency: Efficiency, hardware: Hardware, where: str
+) -> Iterator[_Points]:
+    """Measured shapes of all tables: of both products of a layer each, as far from the model as the layer is."""
+    for table, (ops, values) in zip(tables, _priced(tables, efficiency, hardware, where), strict=True):
+        for op in ops.own:
+            form = op_form(op)
+            if form is None:
+                continue
+            product = form == "product"
+            op_class = OpClass(
+                kind=op.kind,
+                form=form,
+                precision=None if op.kind == "elementwise" else op.precision,
+                scaled=product and op.scaled,
+                dequantised=product and op.vector_flops is not None,
+            )
+            with eager():
+                there = {
+                    name: np.broadcast_to(np.asarray(n, float), values.shape) for name, n in coordinates(op).items()
+                }
+            yield _Points(op_class, table.name, there, values)
+
+
+def _priced(
+    tables: Sequence[SurfaceTable], efficiency: Efficiency, hardware: Hardware, where: str
+) -> list[tuple[MeasuredOps, np.ndarray]]:
+    """Ops of all measured shapes of every table, and log(measured / base), shape [measured times]."""
     alike: dict[tuple[Any, ...], list[int]] = {}
     for position, table in enumerate(tables):
         # Tables whose positions give the same kinds of ops are priced in one call.
         flags = tuple(table.labels.get(name) for name in FLAGS)
-        alike.setdefault((table.kind, table.precision, tuple(table.labels), flags), []).append(position)
-    ratios: dict[int, np.ndarray] = {}
+        alike.setdefault((table.kind, table.precision, tuple(table.axes), tuple(table.labels), flags), []).append(
+            position
+        )
+    found: dict[int, tuple[MeasuredOps, np.ndarray]] = {}
     for positions in alike.values():
-        rows = [_rows(tables[position]) for position in positions]
+        rows = [table_rows(tables[position]) for position in positions]
         columns = {name: np.concatenate([own[name] for own in rows]) for name in rows[0]}
         try:
-            times = _node_times(tables[positions[0]], columns, hardware, efficiency)
+            before, base = _op_times(tables[positions[0]], columns, hardware, efficiency)
         except ValueError as error:
             raise ValueError(f"{where}: {tables[positions[0]].name}: {error}") from None
-        # Where the rows of one table end and those of the next begin.
-        ends = np.cumsum([tables[position].seconds.size for position in positions])[:-1]
-        for position, before, base in zip(positions, *(np.split(time, ends) for time in times), strict=True):
-            measured = tables[position].seconds
-            # A predicted quantising kernel must not use up the measured time: at most `LARGEST_PART` of it is taken
-            # off.
-            own = np.maximum(measured - before.reshape(measured.shape), (1.0 - LARGEST_PART) * measured)
-            ratios[position] = np.log(own / base.reshape(measured.shape))
-    return [ratios[position] for position in range(len(tables))]
+        start = 0
+        for position, row in zip(positions, rows, strict=True):
+            table = tables[position]
+            measured = table.seconds[table.measured]
+            part = slice(start, start := start + len(measured))
+            # Predictions of the rest must not use up the measured time: at most `LARGEST_PART` of it is taken off.
+            own = np.maximum(measured - before[part], (1.0 - LARGEST_PART) * measured)
+            with eager():
+                found[position] = measured_ops(table, row), np.log(own / base[part])
+    return [found[position] for position in range(len(tables))]
 
 
-def _rows(table: SurfaceTable) -> dict[str, np.ndarray]:
-    """Position along every axis and labels of every measured time, shape [times] each."""
-    grid = dict(zip(table.axes, np.meshgrid(*table.axes.values(), indexing="ij"), strict=True))
-    numbers = {**grid, **table.labels}
-    return {name: np.broadcast_to(value, table.seconds.shape).ravel() for name, value in numbers.items()}
-
-
-def _node_times(
+def _op_times(
     table: SurfaceTable, columns: dict[str, np.ndarray], hardware: Hardware, efficiency: Efficiency
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Times in s of the quantising kernels and of the measured ones under `efficiency`, shape [times] each."""
-
-    def seconds(row: dict[str, Any], device: Hardware, constants: Efficiency) -> tuple[Any, ...]:
-        *before, op = node_ops(table, row)
-        return sum((op_time(own, device, constants) for own in before), np.zeros(())), op_time(op, device, constants)
-
-    floats = {name: column.astype(float) for name, column in columns.items()}
+    """Times in s of what is measured beside, and of the table's own ops, under `efficiency`, shape [times] each."""
+    shape = next(iter(columns.values())).shape
     with eager():
+        ops = measured_ops(table, columns)
         # A time that depends on no column is one number for all rows.
-        before, base = seconds(floats, hardware, efficiency)
-    shape = next(iter(floats.values())).shape
-    return np.broadcast_to(before, shape), np.broadcast_to(base, shape)
+        return tuple(  # type: ignore[return-value]
+            np.broadcast_to(sum((op_time(op, hardware, efficiency) for op in part), np.zeros(())), shape)
+            for part in ops
+        )
 
 
-def _surface(
-    tables: list[SurfaceTable], efficiency: Efficiency, hardware: Hardware, where: str, interpolation: str
-) -> Surface:
-    """Tables of one kind of kernel over the union of their positions, on which each is exactly itself."""
-    first = tables[0]
-    # An axis on which every table has a single position chooses between tables, as labels do.
-    single = [axis for axis in first.axes if all(len(table.axes[axis]) == 1 for table in tables)]
-    names = [name for name in LABELS[first.kind] if name in single or name not in AXES[first.kind]]
-    # In octaves, shape [tables, labels].
-    labels = np.log2([[_label(table, name) for name in names] for table in tables]).reshape(len(tables), len(names))
-    # Nothing would choose between two tables of equal labels.
-    for i, j in zip(*np.triu_indices(len(tables), 1), strict=True):
-        if np.array_equal(labels[i], labels[j]):
-            raise ValueError(f"{where}: {tables[i].name} and {tables[j].name} are tables of the same kernel")
-    grid_axes = [axis for axis in first.axes if axis not in single]
-    if not grid_axes:
-        grid_axes = [next(iter(first.axes))]
-    # On the union of positions every table still is itself at its own ones: it is linear between them.
-    positions = {axis: np.unique(np.concatenate([table.axes[axis] for table in tables])) for axis in grid_axes}
-    values_of_tables = []
-    for table, values in zip(tables, log_ratios(tables, efficiency, hardware, where), strict=True):
-        own_axes = [table.axes[axis] for axis in grid_axes]
-        values = filled(values.reshape([len(axis) for axis in own_axes]), own_axes)
-        for dimension, axis in enumerate(grid_axes):
-            values = _resampled(values, dimension, table.axes[axis], positions[axis])
-        # Interpolation needs two positions: a single one is repeated.
-        values_of_tables.append(np.pad(values, [(0, int(n == 1)) for n in values.shape], mode="edge"))
+def _surface(op_class: OpClass, parts: Sequence[_Points], where: str, interpolation: str) -> Surface:
+    """The shapes of one class of ops over a grid of all their positions, one table for every set of labels."""
+    names = tuple(LABELS[op_class.form])
+    positions = {name: np.concatenate([part.positions[name] for part in parts]) for name in parts[0].positions}
+    values, owners = np.concatenate([part.values for part in parts]), [part.table for part in parts]
+    owner = np.repeat(np.arange(len(parts)), [len(part.values) for part in parts])
+    # In octaves, shape [shapes, dimensions]; those with one position are no axes.
+    dimensions = [name for name in AXES[op_class.form] if name in positions]
+    points = np.log2(np.stack([positions[name] for name in dimensions], axis=1))
+    several = np.ptp(points, axis=0) > SAME
+    if not several.any():
+        several[0] = True
+    _require_different(points, positions, names, owner, owners, where)
+    # Labels in octaves, shape [tables, labels]; rounded, so that a sum of the same numbers is the same label.
+    own = np.log2(np.stack([positions[name] for name in names], axis=1)) if names else np.zeros((len(values), 0))
+    labels, place = np.unique(np.round(own, 4), axis=0, return_inverse=True)
+    axes = grid_axes(points[:, several], MOST_NODES // len(labels))
+    grids = [
+        gridded(points[place.ravel() == i][:, several], values[place.ravel() == i], axes) for i in range(len(labels))
+    ]
+    # Interpolation needs two positions: a single one is repeated.
+    padding = [(0, int(len(axis) == 1)) for axis in axes]
+    stacked = [np.stack([np.pad(grid[i], padding, mode="edge") for grid in grids]).astype(np.float32) for i in (0, 1)]
+    axis_names = [name for name, more in zip(dimensions, several, strict=True) if more]
+    fixed = {name: float(2.0 ** points[0, i]) for i, name in enumerate(dimensions) if not several[i]}
     return Surface(
-        kind=first.kind,
-        precision=None if first.kind == "elementwise" else first.precision,
-        scaled=bool(first.labels.get("scaled")),
-        dequantised=bool(first.labels.get("dequantised")),
-        axes=tuple(_axis(name, own) for name, own in positions.items()),
-        names=tuple(names),
+        **op_class._asdict(),
+        axes=tuple(_axis(name, 2.0**axis) for name, axis in zip(axis_names, axes, strict=True)),
+        fixed=tuple(fixed.items()),
+        names=names,
         labels=labels.astype(np.float32),
-        values=np.stack(values_of_tables).astype(np.float32),
+        values=stacked[0],
+        gaps=stacked[1],
         interpolation=interpolation,
     )
+
+
+def _require_different(
+    points: np.ndarray,
+    positions: dict[str, np.ndarray],
+    names: Sequence[str],
+    owner: np.ndarray,
+    owners: Sequence[str],
+    where: str,
+) -> None:
+    """ValueError where two tables are of the same shapes, one like the other: nothing would choose between them."""
+    shapes = np.round(np.column_stack([points, *(np.log2(positions[name]) for name in names)]), 4)
+    sets = [{row.tobytes() for row in shapes[owner == i]} for i in range(len(owners))]
+    for i, j in itertools.combinations(range(len(owners)), 2):
+        if sets[i] == sets[j] and owners[i] != owners[j]:
+            raise ValueError(f"{where}: {owners[i]} and {owners[j]} are tables of the same kernel")
 
 
 def _axis(name: str, positions: np.ndarray) -> SurfaceAxis:
@@ -230,55 +299,6 @@ def _axis(name: str, positions: np.ndarray) -> SurfaceAxis:
         upper=ends[1:].astype(np.float32),
         octaves=np.diff(octaves).astype(np.float32),
     )
-
-
-def filled(values: np.ndarray, axes: Sequence[np.ndarray]) -> np.ndarray:
-    """`values` with what was not measured taken from its neighbours.
-
-    The mean over the axes on which both neighbours are known of what is between them, linear in octaves; where there
-    is no such axis, the mean over the axes of the nearest known value; and so on until all is known.
-    """
-    while (holes := np.isnan(values)).any():
-        total, count = np.zeros(values.shape), np.zeros(values.shape)
-        # Holes between known values first; those beyond all known ones only where there are no others.
-        for inside in (True, False):
-            for dimension, axis in enumerate(axes):
-                own = np.apply_along_axis(_line, dimension, values, np.log2(axis), inside)
-                known = holes & ~np.isnan(own)
-                total[known] += own[known]
-                count[known] += 1.0
-            if count.any():
-                break
-        values = np.where(count > 0, total / np.maximum(count, 1.0), values)
-    return values
-
-
-def _line(values: np.ndarray, octaves: np.ndarray, inside: bool) -> np.ndarray:
-    known = ~np.isnan(values)
-    if not known.any():
-        return values
-    # None lets `np.interp` go on with the outermost value.
-    beyond = np.nan if inside else None
-    return np.interp(octaves, octaves[known], values[known], left=beyond, right=beyond)
-
-
-def _resampled(values: np.ndarray, dimension: int, own: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """`values` at the positions `wanted` of one dimension: linear in octaves between their own, constant beyond."""
-    return np.apply_along_axis(lambda line: np.interp(np.log2(wanted), np.log2(own), line), dimension, values)
-
-
-def _class(table: SurfaceTable) -> tuple[Any, ...]:
-    """Class of a table, for tables that no label can choose between."""
-    precision = None if table.kind == "elementwise" else table.precision
-    return table.kind, precision, bool(table.labels.get("scaled")), bool(table.labels.get("dequantised"))
-
-
-def _label(table: SurfaceTable, name: str) -> float:
-    if name in table.axes:
-        return float(table.axes[name][0])
-    if name == "weight_bytes":
-        return table.labels.get(name, OPERAND_BYTES.get(table.precision, 1.0))
-    return table.labels[name]
 
 
 def _moved(constant: str, changed: list[str]) -> str:

@@ -200,14 +200,14 @@ def pairwise(tiers: Tiers, size: Scalar) -> Array:
     time = sum_i (1 + log2 n_i) hop_i + max_i send_i(bytes that leave over tier i),  (n_i - 1) / n_i S of S there
 
     `send` is the cheaper of small buffers, whose rate is per peer, and chunks; both are slower where devices share
-    ways (`_exchange_time`).
+    ways (`exchange_time`).
 
     Source: Thakur, Rabenseifner & Gropp, section 4.3 (pairwise exchange); that hops overlap but for a logarithm is
     ours.
     """
     # All peers at once, so hops overlap; every tier carries the part of the message whose peers lie beyond it.
-    hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
-    return hops + maximum(*(_exchange_time(tier, _leaving(tier, size), size / tiers[-1].reached) for tier in tiers))
+    hops = sum(overlapped(tier) * tier.hop_time for tier in tiers)
+    return hops + maximum(*(exchange_time(tier, leaving(tier, size), size / tiers[-1].reached) for tier in tiers))
 
 
 def gathered_exchange(tiers: Tiers, size: Scalar) -> Scalar:
@@ -217,44 +217,11 @@ def gathered_exchange(tiers: Tiers, size: Scalar) -> Scalar:
 
     Source: PXN of NCCL 2.12 (aggregation inside the node before the network).
     """
-    hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
+    hops = sum(overlapped(tier) * tier.hop_time for tier in tiers)
     exchanges = ((tier.devices - 1.0) / tier.devices * size for tier in tiers)
     # Fewer, larger messages over the network: blocks for one node are collected inside first, at the price of two
     # stages.
-    return hops + sum(_exchange_time(t, sent, size / t.devices) for t, sent in zip(tiers, exchanges, strict=True))
-
-
-def forwarded_exchange(tiers: Tiers, size: Scalar) -> Array:
-    """All-to-all of tokens that cross each tier once per part that needs them, and are forwarded inside of the parts.
-
-    time = sum_i (1 + log2 n_i) hop_i + max_i send_i((n_i - 1) / n_i S c_i)
-
-    c_i is copies of a token over tier i to copies that devices need (`Tier.copied`); 1 in the innermost, which forwards
-    all of them. Both tiers work at once: chunks are forwarded as they arrive.
-
-    Source: DeepSeek-AI, arXiv:2412.19437 (DeepSeek-V3), section 3.2.2; deepseek-ai/DeepEP, docs/legacy.md (normal
-    kernels with NVLink and RDMA forwarding).
-    """
-    hops = sum(_overlapped(tier) * tier.hop_time for tier in tiers)
-    # Node-limited forwarding: a token crosses the slow network once per node and is copied inside over the fast links.
-    return hops + maximum(*(_exchange_time(t, forwarded_bytes(t, size), size / tiers[-1].reached) for t in tiers))
-
-
-def forwarded_bytes(tier: Tier, size: Scalar) -> Scalar:
-    """B that one device sends over this very tier in an all-to-all whose nodes forward what is for several devices."""
-    return (tier.devices - 1.0) / tier.devices * (size * tier.copied)
-
-
-def expert_exchange(tiers: Tiers, size: Scalar) -> Array:
-    """Dispatch or combine of low-latency expert kernels: one kernel that writes to every peer, whatever the tier.
-
-    time = hop + fixed + max_i bytes that leave over tier i / bandwidth_i
-
-    Source: deepseek-ai/DeepEP, docs/legacy.md (low-latency kernels), whose 12 latencies the constants are fitted to.
-    """
-    # Writes to all peers start at once: the longest hop counts, not the sum.
-    hops = maximum(*(jnp.where(tier.devices > 1.0, tier.hop_time, 0.0) for tier in tiers))
-    return hops + maximum(*(_with(tier, "dispatch", _leaving(tier, size)) for tier in tiers))
+    return hops + sum(exchange_time(t, sent, size / t.devices) for t, sent in zip(tiers, exchanges, strict=True))
 
 
 def point_to_point(tiers: Tiers, size: Scalar) -> Array:
@@ -313,17 +280,17 @@ def _depth(tier: Tier) -> Array:
     return jnp.log2(tier.devices)
 
 
-def _overlapped(tier: Tier) -> Array:
+def overlapped(tier: Tier) -> Array:
     """Hops that an exchange with every peer of the tier waits for; 0 where the tier is not used."""
     return jnp.where(tier.devices > 1.0, 1.0 + _depth(tier), 0.0)
 
 
-def _leaving(tier: Tier, size: Scalar) -> Scalar:
+def leaving(tier: Tier, size: Scalar) -> Scalar:
     """B of an all-to-all that one device sends over this very tier: to devices outside its part, inside the tier."""
     return (tier.devices - 1.0) / (tier.devices * tier.outer) * size
 
 
-def _exchange_time(tier: Tier, sent: Scalar, to_one: Scalar) -> Scalar:
+def exchange_time(tier: Tier, sent: Scalar, to_one: Scalar) -> Scalar:
     """Time of `sent` B per device to all its peers in the tier, `to_one` B to each; 0 in an unused tier.
 
     Where p of n devices share a way, all of them send over it at once: p (n - p) parts against the n - 1 of a ring,

@@ -8,9 +8,6 @@ from jaxroof.collectives.algorithms import (
     aggregated_trees,
     chain,
     direct_exchange,
-    expert_exchange,
-    forwarded_bytes,
-    forwarded_exchange,
     gathered_exchange,
     halving_doubling,
     hierarchical,
@@ -23,6 +20,7 @@ from jaxroof.collectives.algorithms import (
     tree,
     two_shot,
 )
+from jaxroof.collectives.experts import forwarded_bytes, forwarded_exchange, forwarding_kernels, forwards, low_latency
 from jaxroof.collectives.topology import tiers
 from jaxroof.efficiency import LinkEfficiency
 from jaxroof.hardware import TIERS, Links
@@ -141,7 +139,20 @@ def _times(links: Links, op: Collective, efficiency: LinkEfficiency, algorithms:
     if "two_shot" in times:
         # Whether an engine's kernel has the two-stage form is data, not structure: a table of engines is swept.
         times["two_shot"] = jnp.where(jnp.asarray(efficiency.two_shot) > 0.5, times["two_shot"], UNAVAILABLE)
-    return times
+    inner = given(links.scale_up or links.scale_out or links.cluster, "tier of links")
+    own = inner.topology == "switched" and "forwarded" in algorithms and efficiency.exchange is not None
+    return _by_kernels(times, used, op, efficiency) if own else times
+
+
+def _by_kernels(times: dict[str, Array], used: Tiers, op: Collective, efficiency: LinkEfficiency) -> dict[str, Array]:
+    """The times where an engine has kernels of its own for an exchange of tokens: it runs no other where they run."""
+    kernels = given(efficiency.exchange, "kernels of an exchange of tokens")
+    if op.fanout is None or op.fanout.token_bytes is None:
+        return times
+    own, run = forwarding_kernels(used, op, kernels, efficiency.losses), forwards(used)
+    others = {name: jnp.where(run, UNAVAILABLE, time) for name, time in times.items()}
+    # Over links without full speed between all devices the library's algorithms are left, forwarding by it too.
+    return others | {"forwarded": jnp.minimum(own, others.get("forwarded", UNAVAILABLE))}
 
 
 def _legal(name: str, links: Links, used: Tiers) -> bool:
@@ -195,8 +206,8 @@ WAYS: dict[str, dict[str, Way]] = {
         "in_switch": _sweep(in_switch, 1.0),
     },
     "send_recv": {"direct": point_to_point},
-    "dispatch": {"expert_kernel": expert_exchange},
-    "combine": {"expert_kernel": expert_exchange},
+    "dispatch": {"expert_kernel": lambda used, size: low_latency(used, size, "dispatch")},
+    "combine": {"expert_kernel": lambda used, size: low_latency(used, size, "combine")},
 }
 """Collective -> algorithm -> its time from the tiers that are used and the message in B."""
 

@@ -30,7 +30,7 @@ class Adapted:
 # Communication of a deployment: how tokens and keys are exchanged, and what that hides behind.
 
 
-EXCHANGES = ("all_to_all", "low_latency", "all_gather")
+EXCHANGES = ("all_to_all", "forwarding", "low_latency", "all_gather")
 """How tokens reach experts on other devices: kernels for large batches, for small ones, or every token everywhere."""
 
 CONTEXT_KINDS = ("ring", "all_gather")

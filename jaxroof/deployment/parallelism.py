@@ -58,6 +58,17 @@ class Parallelism:
         source="ours: routing is even",
         flag="RATIO",
     )
+    popularity: Scalar | None = number(
+        "1",
+        "exponent of the experts' popularity",
+        "loads of experts follow a power law; with redundant experts, 0 or more, they are placed by load; none: all"
+        " experts are equally popular",
+        zero=True,
+        most=2.0,
+        words="from 0 to 2: the exponent of a power law",
+        default=None,
+        flag="EXPONENT",
+    )
     charged: Scalar | None = number(
         "1",
         "devices that a replica is charged for",

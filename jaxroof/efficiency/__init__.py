@@ -2,6 +2,7 @@
 
 from jaxroof.efficiency.derated import Decoding, Host, KindEfficiency, LinkEfficiency
 from jaxroof.efficiency.efficiency import Efficiency, constant_declaration, datasheet, entry_of, in_phases, kernel
+from jaxroof.efficiency.exchange import ExpertExchange, Forwarding
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.kernels import Kernels
 from jaxroof.efficiency.surface import Surfaces
@@ -10,6 +11,8 @@ from jaxroof.efficiency.timing import Spread, Timing
 __all__ = [
     "Decoding",
     "Efficiency",
+    "ExpertExchange",
+    "Forwarding",
     "Host",
     "Hull",
     "Kernels",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from jaxroof.efficiency.exchange import ExpertExchange
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.timing import Spread, fixed_time
 from jaxroof.numerics.struct import Scalar, number, part, share, static, struct
@@ -80,6 +81,7 @@ class LinkEfficiency:
         words="in [0, 1]: 1 where the engine's own all-reduce has two stages",
     )
     wait_time: Scalar = fixed_time("time per collective that devices wait for the last of them", default=0.0)
+    exchange: ExpertExchange | None = part(default=None)  # None: tokens travel as the library's all-to-all
     spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from jaxroof.hardware import Hardware, clock
+from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum
@@ -23,8 +23,12 @@ SHAPE = 0.5
 fitted to the smaller half of the measured shapes and scored on the others, `docs/evidence/kernels.md`."""
 
 KINDRED = 2.0
-"""Octaves between cores that run blocks of threads and those that a compiler schedules; ours: static batches on Gaudi
-and Neuron devices then have spreads of 0.5 to 0.6, which hold 90 % of their errors."""
+"""Octaves between kinds of cores, whose kernels have nothing in common, in words and pictures; ours."""
+
+KIND = 0.6
+"""Standard deviation of the log errors that cores of another kind add to what is lost against the datasheet's bound.
+
+Source: TPU, Gaudi and Neuron devices, `python -m tests.evidence.intervals`."""
 
 ALIKE = {"fp16": "bf16", "tf32": "fp32"}
 """Precision -> the one whose kernels it shares."""
@@ -59,7 +63,7 @@ class Hull:
     ranges: tuple[FittedRange, ...]
     precisions: tuple[str, ...] = ()  # that were measured, keys of `Hardware.matrix`; empty: any
     compiled: bool = False  # whether a compiler schedules the cores of what was measured, `Cores.compiled`
-    growth: float = 0.0  # standard deviation of the log ratio of measured to predicted times, per octave outside
+    growth: float = 0.0  # standard deviation of log errors far outside, of a time that is all lost against the bound
 
 
 LEAST = 1e-9
@@ -69,15 +73,16 @@ LEAST = 1e-9
 def hull_distance(hull: Hull, op: AnyOp, hardware: Hardware) -> Array:
     """Octaves by which `op` on `hardware` is outside of `hull`, shape (); 0 inside.
 
-    distance = sqrt(device^2 + (SHAPE shape)^2 + precision^2 + class^2)
+    distance = sqrt(device^2 + (SHAPE shape)^2 + precision^2 + (KINDRED kind)^2)
 
-    Cores of the other class, `Hull.compiled`, are `KINDRED` octaves away whatever their figures.
+    Cores of another kind, `kind_difference`, are `KINDRED` octaves away whatever their figures.
     Of device and shape it is the largest excess of a feature, log2(value / high) or log2(low / value): figures of one
     device move together, and the furthest says how far it is.
     """
     excesses = hull_excesses(hull, op, hardware)
-    # A Euclidean sum over independent reasons to distrust: precision, class of cores, device, shape.
-    square = jnp.asarray(precision_distance(hull, op) ** 2) + class_distance(hull, hardware) ** 2
+    # A Euclidean sum over independent reasons to distrust: precision, kind of cores, device, shape.
+    kind = KINDRED * kind_difference(hull, hardware)
+    square = jnp.asarray(precision_distance(hull, op) ** 2) + kind * kind
     for device, share in ((True, 1.0), (False, SHAPE)):
         own = [jnp.abs(octaves) for name, octaves in excesses.items() if FEATURES[name].device is device]
         if own:
@@ -117,13 +122,52 @@ def precision_distance(hull: Hull, op: AnyOp) -> float:
     return min(max(abs(math.log2(width / OPERAND_BYTES[one])), FORMAT) for one in measured)
 
 
-def class_distance(hull: Hull, hardware: Hardware) -> Array:
-    """Octaves between the cores' class and the measured one, shape (): 0, or `KINDRED`."""
-    return KINDRED * jnp.abs(jnp.asarray(hardware.cores.compiled) - float(hull.compiled))
+def kind_difference(hull: Hull, hardware: Hardware) -> Array:
+    """1 where the cores are of another kind than the measured ones, shape (); 0: of the same, between: half-way.
+
+    Kinds are cores that a compiler schedules, threads in waves of 32, and those in waves of 16, whose kernels another
+    maker writes; waves of 64 are half a kind, `WAVES`.
+    """
+    cores = hardware.cores
+    scheduled = jnp.abs(jnp.asarray(cores.compiled) - float(hull.compiled))
+    return maximum(scheduled, cores.narrow_waves, WAVES * jnp.asarray(cores.wide_waves))
+
+
+WAVES = 0.5
+"""Kinds between waves of 64 and of 32 threads; ours: few constants are fitted on such cores."""
+
+
+def error_growth(hull: Hull, octaves: Scalar, loss: Scalar, hardware: Hardware) -> Array:
+    """Standard deviation of log errors that being outside of `hull` adds, shape ().
+
+    reach sqrt((growth loss)^2 + (KIND kind)^2 loss),   reach = d / sqrt(1 + d^2),   kind: `kind_difference`
+
+    Errors grow with the first octave and little beyond: what a generation changes is its kernels, and those of one
+    that is three octaves away differ no more than those of the next one. They are of what kernels lose against the
+    datasheet; kernels of another kind of cores may lose where none were seen to.
+
+    Args:
+      octaves: d, by which an op is outside.
+      loss: share of its time that is beyond the datasheet's bound.
+
+    Source: ours; saturating against linear growth on architectures left out: `docs/evidence/intervals.md`.
+    """
+    known, kind = hull.growth * loss, KIND * kind_difference(hull, hardware)
+    return reach(octaves) * jnp.sqrt(known * known + kind * kind * loss + TINY)
+
+
+def reach(octaves: Scalar) -> Array:
+    """Share of the errors of what is far outside that something has which is so many octaves outside, shape ()."""
+    return octaves / jnp.sqrt(1.0 + jnp.asarray(octaves) ** 2)
+
+
+TINY = 1e-18
+"""Square of a deviation that stands for none: the slope of a square root is infinite at 0."""
 
 
 def _cores(op: AnyOp, hardware: Hardware) -> Scalar | None:
-    return None if isinstance(op, Collective) else hardware.cores.count
+    # A wide core that a compiler schedules works as several of a GPU's size, and counts as so many in all figures.
+    return None if isinstance(op, Collective) else gpu_cores(hardware)
 
 
 def _clock(op: AnyOp, hardware: Hardware) -> Scalar | None:
@@ -133,13 +177,13 @@ def _clock(op: AnyOp, hardware: Hardware) -> Scalar | None:
 def _core_flops(op: AnyOp, hardware: Hardware) -> Scalar | None:
     rate = _matrix_rate(op, hardware)
     # Per clock and core, so that generations compare by what a core does and not by how many of them there are.
-    return None if rate is None else rate / (hardware.cores.count * clock(hardware))
+    return None if rate is None else rate / (gpu_cores(hardware) * clock(hardware))
 
 
 def _core_bytes(op: AnyOp, hardware: Hardware) -> Scalar | None:
     if not isinstance(op, Kernel):
         return None
-    return hardware.memory.hbm.bandwidth / (hardware.cores.count * clock(hardware))
+    return hardware.memory.hbm.bandwidth / (gpu_cores(hardware) * clock(hardware))
 
 
 def _ridge(op: AnyOp, hardware: Hardware) -> Scalar | None:
@@ -149,7 +193,7 @@ def _ridge(op: AnyOp, hardware: Hardware) -> Scalar | None:
 
 def _core_l2(op: AnyOp, hardware: Hardware) -> Scalar | None:
     l2 = hardware.memory.l2
-    return None if l2 is None or not isinstance(op, Kernel) else l2.capacity / hardware.cores.count
+    return None if l2 is None or not isinstance(op, Kernel) else l2.capacity / gpu_cores(hardware)
 
 
 def _matrix_rate(op: AnyOp, hardware: Hardware) -> Scalar | None:

@@ -1,19 +1,18 @@
 """Programs that stay spread over a mesh of cores: no kernel is launched, results cross the mesh."""
 
 from jaxroof.efficiency.derated import KindEfficiency
-from jaxroof.efficiency.timing import Spread
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar, given
-from jaxroof.op import Kernel
+from jaxroof.op import TILED, Kernel
 
 CROSSINGS = 2.0
 """Ways over the mesh of one product: its input is sent along one axis and partial sums are added along the other.
 
 Source: He et al., arXiv:2502.04563 (WaferLLM), section 5: distributed GEMV of a mesh."""
 
-SPREAD = Spread(short=0.6, long=0.6)
-"""Errors of such machines, with any one maker left out: `tests.evidence.published_rates`."""
+SPREAD = 0.6
+"""Standard deviation of the log errors of such machines, any one maker left out: `tests.evidence.published_rates`."""
 
 
 def crossing_time(op: Kernel, hardware: Hardware) -> Scalar:
@@ -21,7 +20,7 @@ def crossing_time(op: Kernel, hardware: Hardware) -> Scalar:
 
     Element-wise work stays where its operands are and sends nothing.
     """
-    if op.shape is None and op.matrix_flops is None:
+    if not isinstance(op.shape, TILED) and op.matrix_flops is None:
         return 0.0
     hop = given(hardware.cores.hop_time, "time of a hop of the mesh")
     return op.kernels * CROSSINGS * jnp.sqrt(hardware.cores.count) * hop

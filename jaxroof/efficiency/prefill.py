@@ -4,7 +4,7 @@ import dataclasses
 from typing import NamedTuple
 
 from jaxroof.efficiency.hull import Hull
-from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, on_cores, reached
+from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, joined, on_cores, reached
 from jaxroof.hardware import Cores, Hardware, clock, matrix_peak, tile_clock
 from jaxroof.layers.linear import LOW_PRECISIONS
 from jaxroof.numerics.arrays import jnp
@@ -16,6 +16,9 @@ from jaxroof.units import unit_time
 
 WIDTH = 256.0
 """Elements of a key and a value together up to which a kernel keeps its full tiles: heads of 128."""
+
+EVEN = 16.0
+"""Elements of a head that one matrix instruction takes: 16 of 16 bits. PTX ISA, k of mma and wgmma."""
 
 ACTIVATION_BYTES = 2.0
 """B per element of queries, outputs, and keys and values before they are cached."""
@@ -39,6 +42,16 @@ class TileLoop:
         "how much more new keys and values move before attention for a cache of 8 bits",
         "in a kernel of 16 bits",
         default=0.0,
+    )
+    width_step: Scalar | None = number(
+        "1",
+        "elements that widths of heads are rounded up to",
+        "None: kernels for every width",
+        most=256.0,
+        default=None,
+    )
+    uneven: Scalar | None = factor(
+        f"how much longer products take of heads whose width {EVEN:g} does not divide", "None: not at all", default=None
     )
     tensor_memory: Constants | None = part(
         "where accumulators have a memory of their own", default=None
@@ -123,7 +136,7 @@ def prefill_timing(kernel: PrefillKernel, op: Kernel, hardware: Hardware) -> Tim
     pair = _pair_time(kernel, loop, op, cores, peak, missing)
     # Perfect balance over cores is the mean; the longest tile, which cores cannot share, is the other bound.
     share = tiles.pairs / cores.count
-    compute = pair.both * _joined(share, kernel.tail * tiles.longest)
+    compute = pair.both * joined(share, kernel.tail * tiles.longest)
     times = {"matrix": share * pair.matrix, "vector": share * pair.vector}
     if pair.exp is not None:
         times["exp"] = share * pair.exp
@@ -161,7 +174,7 @@ def _pair_time(
       peak: FLOP/s of all cores.
       missing: B that a cached element is short of the 16 bits in which the kernel computes.
     """
-    widths = op.shape.key_width + op.shape.value_width
+    widths = _padded_width(loop, op.shape.key_width) + _padded_width(loop, op.shape.value_width)
     # Heads wider than 128 need more registers per row: tiles shrink, and operands are re-read more often.
     wide = 1.0 + kernel.wide * positive_part(widths / WIDTH - 1.0)
     flops = 2.0 * widths * wide * (1.0 + missing * (loop.low_cache - 1.0))
@@ -174,6 +187,15 @@ def _pair_time(
     softmax = vector if exp is None else _both(vector, exp, 0.0)
     # Tensor cores and softmax alternate on two tiles (ping-pong scheduling) as far as `serial` is below 1.
     return PairTime(matrix, vector, exp, _both(matrix, softmax, loop.serial))
+
+
+def _padded_width(loop: TileLoop, width: Scalar) -> Scalar:
+    """Elements of a head that products take time for: rounded up, and more where instructions do not divide it."""
+    padded = width if loop.width_step is None else loop.width_step * ceiling(width / loop.width_step)
+    if loop.uneven is None:
+        return padded
+    odd = jnp.where(jnp.mod(jnp.asarray(width), EVEN) > 0.0, 1.0, 0.0)
+    return padded * (1.0 + loop.uneven * odd)
 
 
 def _appended_bytes(kernel: PrefillKernel, shape: AttentionShape, writes: Scalar) -> Scalar:
@@ -258,13 +280,6 @@ def _both(first: Scalar, second: Scalar, serial: Scalar) -> Scalar:
     longer = jnp.maximum(first, second)
     ratio = jnp.minimum(first, second) / jnp.where(longer > 0.0, longer, 1.0)
     return longer * jnp.sqrt(1.0 + ratio * (ratio + 2.0 * serial))
-
-
-def _joined(first: Scalar, second: Scalar) -> Scalar:
-    """Fourth-power norm of two numbers."""
-    longer = jnp.maximum(first, second)
-    square = jnp.square(jnp.minimum(first, second) / jnp.where(longer > 0.0, longer, 1.0))
-    return longer * jnp.sqrt(jnp.sqrt(1.0 + square * square))
 
 
 def _resident(touched: Scalar, capacity: Scalar) -> Scalar:

@@ -18,19 +18,30 @@ from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp, stacked, taken
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Array, Scalar, static, struct
-from jaxroof.op import AttentionShape, Kernel, ProductShape
+from jaxroof.op import ATTENTION_PHASES, AttentionShape, Kernel, ProductShape
 
 INTERPOLATIONS = ("linear", "nearest")
 """Between measured shapes, on logarithmic axes. Nearest jumps half-way between two of them: only for comparison."""
 
 LABELS = {
-    "linear": {"weight_bytes": 3.0, "n": 1.0, "k": 1.0},
-    "prefill_attention": {"head_dim": 3.0, "heads": 1.0, "kv_heads": 1.0, "kv_bytes": 3.0},
-    "decode_attention": {"head_dim": 3.0, "heads": 1.0, "kv_heads": 1.0, "kv_bytes": 3.0},
-    "elementwise": {},
+    "product": {"weight_bytes": 3.0},
+    "attention": {"head_dim": 1.0, "kv_bytes": 1.0},
+    "latent": {"head_dim": 1.0, "kv_bytes": 1.0},
+    "scores": {},
+    "stream": {},
 }
-"""Numbers that a whole table has -> how much a factor of two in them counts when the nearest table is chosen. Ours:
-the width of a head and the bytes per element select another kernel, the number of heads only how much it has to do."""
+"""Form of ops -> numbers that a whole table has, and how much a factor of two in them counts when the nearest table is
+chosen: they select another kernel rather than more or less of the same work. Ours."""
+
+AXES = {
+    "product": ("m", "matrices", "n", "k"),
+    "attention": ("sequences", "queries", "reach", "keys", "kv_heads", "group"),
+    "latent": ("sequences", "queries", "reach", "keys", "kv_heads", "group"),
+    "scores": ("flops", "bytes"),
+    "stream": ("bytes",),
+}
+"""Form of ops -> dimensions that times are interpolated over, keys of `coordinates`; prefill has no keys, decode no
+reach."""
 
 SAME_SPEED = {"bf16": "fp16", "fp16": "bf16"}
 """Precisions whose kernels differ in nothing but the format of an element."""
@@ -67,13 +78,16 @@ class Surface:
     """
 
     kind: str  # of the ops
+    form: str  # of the ops, a key of `AXES`
     precision: str | None  # of the ops; None: any
     scaled: bool  # operands have a scale per block
     dequantised: bool  # weights are converted inside the product
     axes: tuple[SurfaceAxis, ...]  # that have more than one position
+    fixed: tuple[tuple[str, float], ...]  # dimension -> the one position that was measured
     names: tuple[str, ...]  # of the labels
     labels: Any  # float array [tables, len(names)], log2
     values: Any  # float array [tables, positions of every axis]: log(measured / base)
+    gaps: Any  # float array of the same shape: octaves from a position to what was measured; 0 between measured ones
     interpolation: str = "linear"  # one of `INTERPOLATIONS`
 
 
@@ -117,31 +131,39 @@ def surface_timing(surfaces: Surfaces, op: Kernel, base: Timing) -> Timing:
 def surface_distance(surfaces: Surfaces, op: Kernel, hardware: Hardware) -> list[Array]:
     """Octaves by which `op` on `hardware` is outside of the tables and their device, shape (); empty without a table.
 
-    distance = sqrt(device^2 + (SHAPE shape)^2), shape the largest of what `op` is beyond an axis, beside every table's
-    labels (from a factor of two on), or has more of than any table: matrices, drafts in decode, cached keys in prefill.
+    distance = sqrt(device^2 + (SHAPE shape)^2), shape the largest of `shape_excesses`.
     """
     table = surface_of(surfaces, op)
     if table is None:
         return []
-    shape = coordinates(op)
-    # Above the last and below the first position of each axis.
-    excesses = [_octaves(shape[axis.name] / axis.high) for axis in table.axes]
-    excesses += [_octaves(axis.low / shape[axis.name]) for axis in table.axes]
-    if table.names:
-        nearest = _nearest(table, shape)[..., None, None]
-        # The label that is furthest off in the table that the lookup takes; less than a factor of two counts as the
-        # same.
-        apart = jnp.max(jnp.abs(jnp.take_along_axis(_apart(table, shape), nearest, axis=-2)[..., 0, :]), axis=-1)
-        excesses.append(jnp.where(apart >= 1.0, apart, 0.0))
-    if isinstance(op.shape, ProductShape):
-        # Tables measure one matrix at a time, and decode with one query, and prompts without a cache: more is outside.
-        excesses.append(_octaves(op.shape.matrices))
-    elif isinstance(op.shape, AttentionShape):
-        decode = op.kind == "decode_attention"
-        excesses.append(_octaves(op.shape.queries if decode else op.shape.keys / maximum(op.shape.queries, 1.0)))
-    furthest = SHAPE * maximum(0.0, *excesses)
+    furthest = SHAPE * maximum(0.0, *shape_excesses(table, op).values())
     device = 0.0 if surfaces.hull is None else hull_distance(surfaces.hull, op, hardware)
     return [jnp.sqrt(furthest * furthest + device * device)]
+
+
+def shape_excesses(table: Surface, op: Kernel) -> dict[str, Array]:
+    """Octaves by which the shape of `op` is outside of what was measured, by dimension, shapes (); 0 inside.
+
+    Beyond the last and before the first position of an axis; where one position was measured, or a label, from a factor
+    of two on; "between": inside of all axes, but that far from any measured shape.
+    """
+    shape = coordinates(op)
+    excesses = {
+        axis.name: _octaves(maximum(shape[axis.name] / axis.high, axis.low / shape[axis.name])) for axis in table.axes
+    }
+    for name, position in table.fixed:
+        excesses[name] = _counted(jnp.abs(jnp.log2(maximum(shape[name], _SMALLEST) / position)))
+    if table.names:
+        nearest = _nearest(table, shape)[..., None, None]
+        apart = jnp.abs(jnp.take_along_axis(_apart(table, shape), nearest, axis=-2)[..., 0, :])
+        excesses |= {name: _counted(apart[..., i]) for i, name in enumerate(table.names)}
+    excesses["between"] = _counted(_looked_up(table, table.gaps, shape))
+    return excesses
+
+
+def _counted(octaves: Array) -> Array:
+    """Octaves from a factor of two on, else 0: less counts as the same."""
+    return jnp.where(octaves >= 1.0, octaves, 0.0)
 
 
 def _octaves(ratio: Scalar) -> Array:
@@ -154,11 +176,14 @@ def log_ratio(table: Surface, op: Kernel) -> Array:
 
     `jax.scipy.interpolate.RegularGridInterpolator` gives the same, but takes five times as long in a sweep.
     """
-    shape = coordinates(op)
+    return _looked_up(table, table.values, coordinates(op))
+
+
+def _looked_up(table: Surface, values: Any, shape: dict[str, Scalar]) -> Array:
     # Strides of a flat, row-major array: positions of the later axes multiply.
-    strides = [math.prod(table.values.shape[i + 2 :]) for i in range(len(table.axes))]
+    strides = [math.prod(values.shape[i + 2 :]) for i in range(len(table.axes))]
     # Offset of the nearest table, then of its cell along each axis.
-    index, fractions = _nearest(table, shape) * math.prod(table.values.shape[1:]), []
+    index, fractions = _nearest(table, shape) * math.prod(values.shape[1:]), []
     for axis, stride in zip(table.axes, strides, strict=True):
         cell, fraction = _place(axis, shape[axis.name])
         index = index + cell * stride
@@ -167,7 +192,7 @@ def log_ratio(table: Surface, op: Kernel) -> Array:
     def between(start: Array, dimension: int) -> Array:
         if dimension == len(fractions):
             # One gather at each of the 2^d corners of the cell.
-            return _taken(table.values.reshape(-1), start, fractions[0].dtype)
+            return _taken(values.reshape(-1), start, fractions[0].dtype)
         # Linear along this dimension, between the two faces of the cell that the recursion has interpolated.
         low, high = (between(start + step, dimension + 1) for step in (0, strides[dimension]))
         return low + fractions[dimension] * (high - low)
@@ -175,33 +200,62 @@ def log_ratio(table: Surface, op: Kernel) -> Array:
     return between(index, 0)
 
 
+def op_form(op: Kernel) -> str | None:
+    """Key of `AXES` for an op: what its shape is made of; None where tables hold nothing like it."""
+    shape = op.shape
+    if op.kind == "elementwise":
+        return None if op.bytes is None else "stream"
+    if isinstance(shape, ProductShape):
+        return "product"
+    if isinstance(shape, AttentionShape):
+        return "latent" if shape.latent else "attention" if shape.causal else None
+    known = op.matrix_flops is not None and op.bytes is not None
+    return "scores" if op.kind in ATTENTION_PHASES and known else None
+
+
 def coordinates(op: Kernel) -> dict[str, Scalar]:
-    """Position of `op` in a table of its kind: along its axes, and its labels."""
+    """Position of `op` in a table of its form: along its axes, and its labels.
+
+    `reach` is the mean number of keys that a query of a prompt sees, over that of a prompt without a cache: 1 without
+    one, more with a past, less where a window or a selection ends it.
+    """
     shape = op.shape
     if isinstance(shape, ProductShape):
         rows = shape.rows / maximum(shape.matrices, 1.0)
-        return {"m": rows, "n": shape.outputs, "k": shape.inputs, "weight_bytes": shape.weight_bytes}
+        return {
+            "m": rows,
+            "matrices": shape.matrices,
+            "n": shape.outputs,
+            "k": shape.inputs,
+            "weight_bytes": shape.weight_bytes,
+        }
     if isinstance(shape, AttentionShape):
+        own: dict[str, Scalar] = {"keys": shape.keys}
+        if op.kind == "prefill_attention":
+            new = maximum(shape.queries, 1.0)
+            own = {"reach": shape.pairs / (0.5 * new * (new + 1.0))}
         return {
             "sequences": shape.sequences,
             "queries": shape.queries,
-            "keys": shape.keys,
-            "head_dim": shape.key_width,
-            "heads": shape.heads,
+            **own,
             "kv_heads": shape.kv_heads,
+            "group": shape.heads / shape.kv_heads,
+            "head_dim": shape.key_width,
             "kv_bytes": shape.kv_bytes,
         }
-    return {"bytes": op.bytes / maximum(op.kernels, 1.0)}
+    per_kernel = 1.0 / maximum(op.kernels, 1.0)
+    work = {} if op.matrix_flops is None else {"flops": op.matrix_flops * per_kernel}
+    return work | {"bytes": op.bytes * per_kernel}
 
 
 def _measured(table: Surface, op: Kernel) -> bool:
     if op.kind != table.kind or table.precision not in (None, op.precision, SAME_SPEED.get(op.precision or "")):
         return False
-    if op.kind == "elementwise":
-        return op.bytes is not None
-    if isinstance(op.shape, ProductShape):
+    if op_form(op) != table.form:
+        return False
+    if table.form == "product":
         return (op.scaled, op.vector_flops is not None) == (table.scaled, table.dequantised)
-    return isinstance(op.shape, AttentionShape) and op.shape.causal and not op.shape.latent
+    return True
 
 
 def _place(axis: SurfaceAxis, position: Scalar) -> tuple[Array, Array]:
@@ -228,7 +282,7 @@ def _nearest(table: Surface, shape: dict[str, Scalar]) -> Array:
     if len(table.labels) <= 1:
         return jnp.int32(0)
     apart = _apart(table, shape)
-    weights = jnp.asarray([LABELS[table.kind][name] for name in table.names], apart.dtype)[None, :]
+    weights = jnp.asarray([LABELS[table.form][name] for name in table.names], apart.dtype)[None, :]
     # Weighted least squares in octaves of the labels.
     return jnp.argmin(jnp.sum(weights * apart**2, axis=-1), axis=-1).astype(jnp.int32)
 

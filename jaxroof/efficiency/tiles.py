@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxroof.efficiency.timing import clock_cycles, factor, fixed_time, reached
-from jaxroof.hardware import Hardware, matrix_peak, threaded, tile_clock
+from jaxroof.hardware import Hardware, clock, matrix_peak, threaded, tile_clock
 from jaxroof.numerics.arrays import is_traced, jnp, rsqrt
 from jaxroof.numerics.smooth import ceiling, cheapest, cheapest_of, maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar, number, share, struct
@@ -50,6 +50,10 @@ VECTOR_SHARE = 0.78
 """Share of `TileCosts.matrix` of the peak that products reach on vector units, whose lanes also load operands; ours:
 LLaMA 7B in fp16 on an M1 Max, 512 tokens in 0.854 s (ggml-org/llama.cpp, discussion Performance of llama.cpp on Apple
 Silicon M-series). Other GPUs of that series judge it: `tests/evidence/test_small_devices.py`."""
+
+FED = 4096.0
+"""16-bit FLOP per clock of a core whose operands its scratchpad just delivers where matrix units read both from there;
+Hopper's: 128 B per clock, products of 64 x 256 and 16 inputs. Of an H20, whose units do a quarter, a quarter waits."""
 
 FILL_CYCLES = 512.0
 """Clock cycles that such an array takes to fill and drain: twice its edge, 256 elements on TPU v6e and v7 (Google Cloud
@@ -167,6 +171,7 @@ def matrix_time(
     time = min over tiles: waves(x) * (2 m n inputs (1 + small 32 (1/m + 1/n)) cores / rate + fixed)
     x = row_tiles(m) ceil(outputs / n) splits / cores,  inputs: of one split, a whole number of steps
     fixed = (tile_cycles + store_cycles m n / STORED) (1 - overlap asynchronous) / tile_clock
+    small shrinks with a core's 16-bit FLOP per clock below `FED` where asynchronous units read the scratchpad.
     A main loop in software is 1 + software (1 - asynchronous) times as long, one whose results pass registers
     1 + promotion (1 - tensor_memory). A main loop of few rows and outputs lasts step_cycles / clock per step at least:
     the next operands are asked for as the last ones are used. A systolic array under a compiler (`Cores.compiled`) has
@@ -184,6 +189,12 @@ def matrix_time(
     # time of one element of a tile in one step, the same for all tiles and splits
     cores = hardware.cores.count * (threads + (1.0 - threads) / ARRAY_SHARE)
     element_time, small = 2.0 * step * cores / rate, costs.small * UNIT * threads
+    # Asynchronous units read both operands from the scratchpad at its pace, whatever they multiply meanwhile: one with
+    # fewer multipliers than its scratchpad feeds waits for a smaller share of its time.
+    multiplied = (
+        matrix_peak(hardware, precision) * (0.5 * operand_bytes / FED) / (hardware.cores.count * clock(hardware))
+    )
+    small = small * (1.0 - hardware.cores.asynchronous * threads * (1.0 - minimum(multiplied, 1.0)))
     if hardware.cores.vector_products is not None:
         vectors = hardware.cores.vector_products
         tiles, small = (*VECTOR_TILES, *tiles), small * (1.0 - vectors)

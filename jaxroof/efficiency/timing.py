@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any, NamedTuple, TypeVar
 
 from jaxroof.hardware import Cores
+from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar, number, struct
 
 
@@ -12,6 +13,15 @@ class Timing(NamedTuple):
 
     total: Scalar  # s, fixed times included
     resources: dict[str, Scalar]  # s that each resource needs, by its name in `jaxroof.op.BOUNDS`
+
+
+def joined(first: Scalar, second: Scalar) -> Scalar:
+    """Fourth-power norm of two times: the longer one, and more where both are alike. In ratios, as powers of short
+    times leave the range of floats.
+    """
+    longer = jnp.maximum(first, second)
+    square = jnp.square(jnp.minimum(first, second) / jnp.where(longer > 0.0, longer, 1.0))
+    return longer * jnp.sqrt(jnp.sqrt(1.0 + square * square))
 
 
 # Declarations of constants by what their ranges have in common.

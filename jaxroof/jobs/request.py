@@ -20,7 +20,7 @@ from jaxroof.jobs.composition import (
 )
 from jaxroof.jobs.economics import binding, clocks, economics, step_joules
 from jaxroof.jobs.fit import fit
-from jaxroof.jobs.job import Job, Steps, extrapolations, spreads
+from jaxroof.jobs.job import Job, Part, Steps, extrapolations, spreads
 from jaxroof.jobs.scenario import Metric, Scenario, higher, lower
 from jaxroof.jobs.step import STEP
 from jaxroof.model import Model
@@ -94,9 +94,9 @@ def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[st
     busy = micro_batches(requests, deployment) / degree(deployment.pp)  # floors are of one micro-batch in all stages
     encoded = decode_batch(requests, model, deployment).encoded
     # Errors of a step's ops scale with how long the pipeline and the limit of power make it.
-    prefill = prefill_time / sums["prefill"], sums["prefill_deviation"], sums["prefill_variance"]
-    decode = sums["decode_deviation"], sums["decode_variance"]
-    per_token, tokens = cost.tpot / sums["decode"], positive_part(requests.osl - 1.0)
+    prefill = Part.of(prefill_time / sums["prefill"], sums, "prefill")
+    decode = Part.of(cost.tpot / sums["decode"], sums, "decode")
+    output = decode._replace(runs=decode.runs * positive_part(requests.osl - 1.0))
     power = _request_power(scenario, cost, times, unlimited, energies)
     place, output_rate = (scenario.hardware, deployment), tokens_per_second(cost, requests)
     return {
@@ -105,8 +105,8 @@ def request_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[st
         "e2e": cost.e2e,
         "tokens_per_second_per_request": 1.0 / cost.tpot,
         **spreads("ttft", cost.ttft, (prefill,), scenario.efficiency),
-        **spreads("tpot", cost.tpot, ((per_token, *decode),), scenario.efficiency),
-        **spreads("e2e", cost.e2e, (prefill, (tokens * per_token, *decode)), scenario.efficiency),
+        **spreads("tpot", cost.tpot, (decode,), scenario.efficiency),
+        **spreads("e2e", cost.e2e, (prefill, output), scenario.efficiency),
         **extrapolations(sums, "prefill", "decode"),
         **economics(*place, output_rate, power.get("joules_per_token")),
         **power,

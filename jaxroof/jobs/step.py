@@ -6,7 +6,7 @@ from jaxroof.deployment import degree, replica_devices
 from jaxroof.energy.governor import limited_time, mean_power
 from jaxroof.jobs.economics import binding, clocks, economics, step_joules
 from jaxroof.jobs.fit import fit
-from jaxroof.jobs.job import Job, Steps, extrapolations, spreads
+from jaxroof.jobs.job import Job, Part, Steps, extrapolations, spreads
 from jaxroof.jobs.scenario import Metric, Scenario, higher, lower
 from jaxroof.model import Model
 from jaxroof.numerics.arrays import jnp
@@ -89,10 +89,9 @@ def step_metrics(scenario: Scenario, sums: dict[str, Scalar], tables: dict[str, 
     time, drawn = _limited_step(scenario, sums, tokens)
     prefill = jnp.zeros(()) if work.prefill is None else work.prefills * (work.prefill + work.past)
     decode = jnp.zeros(()) if work.decode is None else work.decode * work.context
-    errors = sums["step_deviation"], sums["step_variance"]
     return {
         "step_time": time,
-        **spreads("step_time", time, ((time / sums["step"], *errors),), scenario.efficiency),
+        **spreads("step_time", time, (Part.of(time / sums["step"], sums, "step"),), scenario.efficiency),
         **extrapolations(sums, "step"),
         **economics(scenario.hardware, scenario.deployment, tokens / time, drawn.get("joules_per_token")),
         **drawn,

@@ -2,7 +2,7 @@
 
 from jaxroof.batch import Batch
 from jaxroof.deployment import Deployment
-from jaxroof.layers.feedforward import distinct_experts
+from jaxroof.layers.choices import distinct_experts
 from jaxroof.layers.linear import Matrix, projection
 from jaxroof.layers.protocol import Sizes
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind

@@ -1,30 +1,22 @@
 """Softmax attention with grouped keys and values: its struct, matrices, ops, cache and rules."""
 
+import dataclasses
 from collections.abc import Iterator
 
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.deployment.rule import Rule, heads_rule
+from jaxroof.layers.attention_kernels import attention_kernels
 from jaxroof.layers.collective import context_combine, context_exchange
-from jaxroof.layers.linear import (
-    OPERAND_BYTES,
-    Matrices,
-    Matrix,
-    elementwise,
-    launched,
-    linear,
-    projection,
-    quantized_rows,
-)
+from jaxroof.layers.linear import Matrices, Matrix, elementwise, projection, quantized_rows
 from jaxroof.layers.protocol import MixerKind, Sizes
 from jaxroof.layers.sight import (
     Selection,
     Sight,
     attended_pairs,
+    choice_ops,
     decoded_context,
     index_key_bytes,
-    indexer_matrices,
-    indexer_ops,
     kept_tokens,
     mean_length,
     reachable_past,
@@ -32,73 +24,9 @@ from jaxroof.layers.sight import (
 )
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import jnp
-from jaxroof.numerics.smooth import maximum
-from jaxroof.numerics.struct import Array, Scalar, static, struct
-from jaxroof.op import ATTENTION_PHASES, AttentionShape, Kernel, Ops, in_phase, with_role
-
-SCORE_KERNELS = 2.0
-"""Kernels that scale and mask the scores. Hugging Face transformers 4.46, `attn_implementation="eager"`: GPT-2
-divides and selects, BERT divides and adds, OPT adds and clamps."""
-
-SOFTMAX_KEPT = 1024.0
-"""Elements of a row that softmax keeps in registers. PyTorch, aten SoftMax.cu: it reads a longer row for its maximum
-and sum, and again for its result."""
-
-UNFUSED_SOFTMAX_FLOPS = 4.0
-"""Vector FLOP per score beside the exponential: maximum, subtract, sum, divide."""
-
-COPIES = 4.0
-"""Kernels that bring queries, keys, values and outputs from one order of tokens and heads to the other."""
-
-
-def unfused_attention(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> Ops:
-    """Attention that writes its scores, in the order it runs; every query meets every key, masked or not.
-
-    copies, queries (keys)^T, scale and mask, softmax, weights (values). Keys and values of grouped heads are repeated.
-
-    Args:
-      kind: prefill_attention or decode_attention, which the names begin with.
-      shape: of the sequences on this device.
-      count: how often the step runs it.
-    """
-    size = deployment.activation_bytes
-    # Scores are a product of activations by activations: the "weights" are keys at the activations' precision, one
-    # matrix per head and sequence.
-    tokens, operands = shape.sequences * shape.queries, WeightFormat(bytes=size, compute=deployment.attention_compute)
-    rows, heads = tokens * shape.heads, shape.sequences * shape.heads
-    widths = shape.heads * (shape.key_width + shape.value_width)
-    kernels = SCORE_KERNELS if deployment.score_kernels is None else deployment.score_kernels
-    # Each kernel between scores and softmax reads and writes the whole row of scores, which makes unfused attention
-    # bound by memory at long context.
-    passes = kernels * shape.keys
-    readings = softmax_readings(shape.keys) * shape.keys
-    # Without online softmax every score passes memory: quadratic bytes in the length, where fused attention has linear.
-    ops: Ops = {
-        f"{kind}_copies": elementwise(
-            tokens, reads=2.0 * widths, writes=2.0 * widths, element_bytes=size, flops=0.0, count=count, kernels=COPIES
-        ),
-        f"{kind}_scores": linear(rows, shape.key_width, shape.keys, operands, size, count, matrices=heads),
-        f"{kind}_mask": elementwise(
-            rows, reads=passes, writes=passes, element_bytes=size, flops=passes, count=count, kernels=kernels
-        ),
-        f"{kind}_softmax": elementwise(
-            rows,
-            reads=readings,
-            writes=shape.keys,
-            element_bytes=size,
-            flops=UNFUSED_SOFTMAX_FLOPS * shape.keys,
-            count=count,
-            exps=readings,
-        ),
-        f"{kind}_values": linear(rows, shape.keys, shape.value_width, operands, size, count, matrices=heads),
-    }
-    return in_phase(with_role(ops, "attention"), ATTENTION_PHASES[kind])
-
-
-def softmax_readings(keys: Scalar) -> Array:
-    """Times that softmax reads rows of `keys` elements and takes their exponentials, shape ()."""
-    # A row in registers is read once; a longer one once for maximum and sum and once more for the result.
-    return jnp.where(keys > SOFTMAX_KEPT, 2.0, 1.0)
+from jaxroof.numerics.smooth import maximum, minimum
+from jaxroof.numerics.struct import Scalar, static, struct
+from jaxroof.op import AttentionShape, Ops
 
 
 def fused_only(mixer: object, deployment: Deployment) -> Iterator[Rule]:
@@ -132,9 +60,6 @@ class Attention:
     output: WeightFormat
 
 
-SOFTMAX_FLOPS = 4.0
-"""Vector FLOP per query-key pair beside the exponential: scale, running maximum, subtract, running sum."""
-
 ROPE_FLOPS = 3.0
 """Vector FLOP per element that is rotated: two products and a sum."""
 
@@ -152,15 +77,28 @@ def attention_matrices(attention: Attention, hidden: Scalar, deployment: Deploym
     # EAGLE-3's first layer reads an embedding and a hidden state side by side.
     inputs = hidden if attention.inputs is None else attention.inputs * hidden
     direct = queries if attention.query_rank is None else attention.query_rank
+    if attention.selection is not None:
+        # Queries and keys of a block indexer are rows of the same matrix.
+        indexer = _selection_per_device(attention.selection, deployment)
+        keys = keys + indexer.heads * indexer.head_dim + indexer.key_outputs
     matrices = {
         "qkv_proj": Matrix(inputs, direct + keys, attention.qkv, reads_norm=True),
         "o_proj": Matrix(heads * attention.value_dim, hidden, attention.output, to_residual=True),
     }
     if attention.query_rank is not None:
         matrices["q_up_proj"] = Matrix(attention.query_rank, queries, attention.qkv)
-    if attention.selection is not None:
-        matrices |= indexer_matrices(attention.selection, hidden, None)
     return matrices
+
+
+def _selection_per_device(selection: Selection, deployment: Deployment) -> Selection:
+    """The part of a block indexer on one device: its heads are split, as those of the keys that they choose for.
+
+    Its projections are rows of the layer's, and its keys are written beside the layer's.
+
+    Source: sgl-project/sglang, models/minimax_m3.py (v0.5.16): heads // min(tp, heads), _FusedQKVIndexProj;
+    vllm-project/vllm, models/minimax_m3 (v0.24.0): MinimaxM3QKVParallelLinearWithIndexer.
+    """
+    return dataclasses.replace(selection, heads=maximum(selection.heads / deployment.tp, 1.0))
 
 
 def attention_ops(
@@ -178,6 +116,11 @@ def attention_ops(
     matrices = attention_matrices(attention, hidden, deployment)
     # QK-norm is a pass of its own over queries and keys before the rotation.
     normed = attention.qk_norm * (q_width + k_width)
+    indexed, index_bytes = 0.0, 0.0
+    if attention.selection is not None:
+        indexer = _selection_per_device(attention.selection, deployment)
+        indexed = (indexer.heads + 1.0) * indexer.head_dim
+        index_bytes = indexer.head_dim * (indexer.key_bytes - activation)
     ops = projection(
         "qkv_proj",
         tokens,
@@ -191,15 +134,15 @@ def attention_ops(
     # Rotary embedding of queries and keys, and the write of new keys and values into the cache at its precision.
     ops["rope_kv_write"] = elementwise(
         tokens,
-        reads=q_width + k_width + v_width + normed,
-        writes=q_width + normed + (k_width + v_width) * deployment.kv_bytes / activation,
+        reads=q_width + k_width + v_width + normed + indexed,
+        writes=q_width + normed + indexed + ((k_width + v_width) * deployment.kv_bytes + index_bytes) / activation,
         element_bytes=activation,
-        flops=ROPE_FLOPS * (q_width + k_width) + NORM_FLOPS * normed,
+        flops=ROPE_FLOPS * (q_width + k_width + indexed) + NORM_FLOPS * (normed + attention.qk_norm * indexed),
         count=count,
         kernels=2.0 + attention.qk_norm,
     )
     if attention.selection is not None:
-        ops |= indexer_ops(attention.selection, hidden, None, deployment, batch, tokens, count)
+        ops |= choice_ops(indexer, deployment, batch, 1.0, count)
     # Prompts and decoding sequences of one step share projections, but not attention: their kernels differ.
     if batch.prefill is not None:
         ops |= prefill_attention(attention, deployment, batch.prefill, count)
@@ -220,18 +163,24 @@ def prefill_attention(attention: Attention, deployment: Deployment, prefill: Pre
     new, past = (mean_length(tokens, prefill.sequences) for tokens in (prefill.tokens, prefill.past))
     # Windows bound what is read of the past; new tokens are read whole, as each is a key of those after it.
     kv_heads, keys = kv_heads_per_device(attention, deployment), reachable_past(past, seen) + new
+    pairs = attended_pairs(new, past, seen) / cp
     shape = AttentionShape(
         sequences=prefill.sequences,
         # Zigzag split of a causal prompt: every device has early and late queries, hence the same share of the pairs.
         queries=new / cp,
-        keys=keys,
-        pairs=attended_pairs(new, past, seen) / cp,
+        # Few queries choose few blocks: of a long past no more is read.
+        keys=keys if attention.selection is None else minimum(keys, pairs),
+        pairs=pairs,
         heads=attention.heads / deployment.tp,
         kv_heads=kv_heads,
         key_width=attention.head_dim,
         value_width=attention.value_dim,
         kv_bytes=deployment.kv_bytes,
         causal=seen.causal,
+        slots=None if attention.selection is None else attention.selection.tokens,
+        listed=None if attention.selection is None else "blocks",
+        # Without a causal mask nothing is generated: encoders keep no cache.
+        appended=seen.causal,
     )
     kernels = attention_kernels("prefill_attention", deployment, shape, count)
     # Ring attention sends keys and values as they are computed, before the cache's format.
@@ -262,6 +211,8 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
         key_width=attention.head_dim,
         value_width=attention.value_dim,
         kv_bytes=deployment.kv_bytes,
+        slots=None if attention.selection is None else attention.selection.tokens,
+        listed=None if attention.selection is None else "blocks",
     )
     kernels = attention_kernels("decode_attention", deployment, shape, count)
     # Each device has partial outputs of its share of the keys; softmax statistics let them be added (log-sum-exp),
@@ -269,52 +220,6 @@ def decode_attention(attention: Attention, deployment: Deployment, decode: Decod
     queries = decode.sequences * new
     output_bytes = queries * heads * attention.value_dim * deployment.communication_bytes
     return kernels | context_combine(output_bytes, deployment, count)
-
-
-def attention_kernels(kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar) -> Ops:
-    """The kernels that attention of `shape` runs as on this deployment; `kind` begins their names."""
-    if deployment.attention_kernel == "unfused":
-        return unfused_attention(kind, deployment, shape, count)
-    return {kind: fused_attention(kind, deployment, shape, count)}
-
-
-def fused_attention(
-    kind: str, deployment: Deployment, shape: AttentionShape, count: Scalar, role: str = "attention"
-) -> Kernel:
-    """One attention kernel: scores, softmax and the weighted sum of values, without anything written in between.
-
-    FLOP = 2 pairs heads (key_width + value_width); one exponential per pair and head; queries, outputs and the keys
-    and values in reach are moved once.
-
-    Args:
-      kind: prefill_attention: one kernel; decode_attention: a second one adds up the splits of the cache.
-      shape: of the sequences on this device; without sequences nothing is launched.
-      count: how often the step runs it.
-      role: attention or cross_attention.
-    """
-    # Masked pairs of a causal prompt are not counted: kernels skip tiles above the diagonal.
-    pairs = shape.sequences * shape.pairs * shape.heads
-    queries = shape.sequences * shape.queries
-    widths = shape.key_width + shape.value_width
-    # Latent attention stores one vector per token for all heads, whose first elements are the values.
-    cache_width = shape.key_width if shape.latent else widths
-    cached = shape.sequences * shape.keys * shape.kv_heads * cache_width * shape.kv_bytes
-    return Kernel(
-        kind=kind,
-        precision=deployment.attention_compute,
-        count=count,
-        # Flash-decoding runs a second kernel, which adds up the splits.
-        kernels=(1.0 if kind == "prefill_attention" else 2.0) * launched(queries),
-        role=role,
-        phase=ATTENTION_PHASES[kind],
-        # Two products: scores over a key's width, outputs over a value's; 2 FLOP per multiply-add.
-        matrix_flops=2.0 * pairs * widths,
-        operand_bytes=OPERAND_BYTES[deployment.attention_compute],
-        vector_flops=SOFTMAX_FLOPS * pairs,
-        exps=pairs,
-        bytes=cached + queries * shape.heads * widths * deployment.activation_bytes,
-        shape=shape,
-    )
 
 
 def kv_heads_per_device(attention: Attention, deployment: Deployment) -> Scalar:

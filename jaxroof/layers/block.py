@@ -2,19 +2,22 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from jaxroof.batch import Batch, Encode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.deployment.rule import Rule, heads_rule
-from jaxroof.layers.attention import Attention, attention_matrices, fused_attention, fused_only, kv_heads_per_device
+from jaxroof.layers.attention import Attention, attention_matrices, fused_only, kv_heads_per_device
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.layers.collective import all_reduce
+from jaxroof.layers.hyper_connections import stream_mix, stream_spread
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, norm, projection
 from jaxroof.layers.registry import feed_forward_kind, mixer_kind
 from jaxroof.layers.sight import mean_length
 from jaxroof.model import Block, Encoder, Projection, WeightFormat
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar
-from jaxroof.op import AttentionShape, Ops, in_layer, with_role
+from jaxroof.op import AttentionShape, Kernel, Ops, in_layer, with_role
 
 
 def cross_attention_matrices(cross: Attention, hidden: Scalar, deployment: Deployment) -> Matrices:
@@ -102,26 +105,48 @@ def block_ops(
     # Sequence parallelism: between the two halves of an all-reduce each device has its share of the tokens, and norms
     # work on those alone.
     rows = tokens / deployment.tp if deployment.sequence_parallel else tokens
-    layer_norm = norm(rows, hidden, deployment.activation_bytes, count * block.norms)
+    around = _around(block, rows, hidden, deployment)
     ops: Ops = {}
     if block.attention is not None:
         mixer_ops = mixer_kind(block.attention).ops
-        ops["attention_norm"] = layer_norm
+        ops |= around.before("attention")
         ops |= with_role(mixer_ops(block.attention, hidden, deployment, batch, tokens, count), "mixer")
         # Parallel blocks (GPT-J, PaLM) add both outputs before one all-reduce: half of the messages.
         if not block.parallel:
-            ops |= all_reduce("attention", tokens, hidden, deployment, count)
+            ops |= all_reduce("attention", tokens, hidden, deployment, count) | around.after("attention")
     if isinstance(block.cross, Attention):
-        ops["cross_norm"] = layer_norm
+        ops |= around.before("cross")
         ops |= with_role(cross_attention_ops(block.cross, hidden, deployment, batch, tokens, count), "mixer")
-        ops |= all_reduce("cross", tokens, hidden, deployment, count)
+        ops |= all_reduce("cross", tokens, hidden, deployment, count) | around.after("cross")
     if block.feedforward is None:
         return ops
     if not block.parallel:
-        ops["feedforward_norm"] = layer_norm
+        ops |= around.before("feedforward")
     layer_ops = feed_forward_kind(block.feedforward).ops
     ops |= layer_ops(block.feedforward, hidden, deployment, tokens, group_tokens, count)
-    return ops | all_reduce("feedforward", tokens, hidden, deployment, count)
+    return ops | all_reduce("feedforward", tokens, hidden, deployment, count) | around.after("feedforward")
+
+
+class _Around(NamedTuple):
+    """Kernels on the residual stream before and after each sublayer of a layer."""
+
+    ending: str  # of the name of the one before
+    first: Kernel
+    last: Kernel | None
+
+    def before(self, sublayer: str) -> Ops:
+        return {f"{sublayer}_{self.ending}": self.first}
+
+    def after(self, sublayer: str) -> Ops:
+        return {} if self.last is None else {f"{sublayer}_spread": self.last}
+
+
+def _around(block: Block, rows: Scalar, hidden: Scalar, deployment: Deployment) -> _Around:
+    """A norm before each sublayer; of several residual streams their mixing before and what spreads over them after."""
+    if block.streams is None:
+        return _Around("norm", norm(rows, hidden, deployment.activation_bytes, block.count * block.norms), None)
+    of = (block.streams, rows, hidden, deployment, block.count)
+    return _Around("mix", stream_mix(*of), stream_spread(*of))
 
 
 # Ops of an encoder in the step that prefills: embedding, blocks over its own tokens, projector.

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
 from jaxroof.deployment.rule import Rule, divides
-from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention, fused_only
+from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_only
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, projection
 from jaxroof.layers.protocol import MixerKind
@@ -22,6 +23,7 @@ from jaxroof.layers.sight import (
     selection_sight,
 )
 from jaxroof.model import WeightFormat
+from jaxroof.numerics.smooth import minimum
 from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import AttentionShape, Ops
 
@@ -116,7 +118,8 @@ def compressed_attention_ops(
             exps=0.5 * pooled,
         )
     if attention.selection is not None:
-        ops |= indexer_ops(attention.selection, hidden, attention.query_rank, deployment, batch, tokens, count)
+        rank = attention.query_rank
+        ops |= indexer_ops(attention.selection, hidden, rank, deployment, batch, tokens, count, paged=True)
     if batch.prefill is not None:
         ops |= _prefill(attention, deployment, batch.prefill, count)
     if batch.decode is not None:
@@ -144,8 +147,12 @@ def _prefill(attention: CompressedAttention, deployment: Deployment, prefill: Pr
         # Far tokens as vectors: in units of `ratio` tokens there are new / ratio vectors, and each stands for `ratio`
         # queries.
         pairs = pairs + attention.ratio * attended_pairs(new / attention.ratio, past / attention.ratio, far)
-        cached = cached + (new + past) / attention.ratio
-    shape = _shape(attention, deployment, prefill.sequences, new / cp, cached, pairs / cp)
+        vectors = (new + past) / attention.ratio
+        if attention.selection is not None:
+            # Few queries choose few vectors: of a long past no more is read.
+            vectors = minimum(vectors, new * attention.selection.tokens)
+        cached = cached + vectors
+    shape = _shape(attention, deployment, prefill.sequences, new / cp, cached, pairs / cp, new + past)
     kernel = fused_attention("prefill_attention", deployment, shape, count)
     cached = prefill.sequences * cached
     exchange = context_exchange(cached * attention.head_dim * deployment.activation_bytes, deployment, count)
@@ -161,7 +168,8 @@ def _decode(attention: CompressedAttention, deployment: Deployment, decode: Deco
         # Window and compressed context are read in one kernel: their keys add up.
         context = context + decoded_context(decode.context / attention.ratio, decode.sequences, far)
     keys, new = mean_length(context / cp, decode.sequences), tokens_per_sequence(deployment)
-    shape = _shape(attention, deployment, decode.sequences, new, keys, keys * new)
+    length = mean_length(decode.context / cp, decode.sequences)
+    shape = _shape(attention, deployment, decode.sequences, new, keys, keys * new, length)
     kernel = fused_attention("decode_attention", deployment, shape, count)
     queries = decode.sequences * new
     output_bytes = queries * heads * attention.head_dim * deployment.communication_bytes
@@ -175,8 +183,14 @@ def _shape(
     queries: Scalar,
     keys: Scalar,
     pairs: Scalar,
+    length: Scalar,
 ) -> AttentionShape:
-    """Attention to vectors that are keys and values at once, for all heads."""
+    """Attention to vectors that are keys and values at once, for all heads; sequences are `length` tokens long."""
+    # Engines list a query's keys: its window, and all compressed vectors or those that were chosen.
+    slots = attention.window
+    if attention.ratio is not None:
+        limit = _sights(attention)[1].limit
+        slots = slots + (length / attention.ratio if limit is None else limit)
     return AttentionShape(
         sequences=sequences,
         queries=queries,
@@ -190,6 +204,8 @@ def _shape(
         value_width=attention.head_dim,
         kv_bytes=deployment.kv_bytes,
         latent=True,
+        slots=slots,
+        listed="compressed",
     )
 
 

@@ -6,14 +6,16 @@ from typing import Any
 
 from jaxroof.deployment import Deployment, axes, degree, expert_tp, product, splits_tokens, stage_devices, token_groups
 from jaxroof.deployment.rule import Rule, divides, width_rule
+from jaxroof.fanout import Fanout, distinct_devices
+from jaxroof.layers.choices import busiest_experts, distinct_experts, own_choices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, projection, quantized_rows
+from jaxroof.layers.popularity import Load, busiest, visited
 from jaxroof.layers.protocol import FeedForwardKind, Sizes
 from jaxroof.model import Experts, FeedForward
-from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum
-from jaxroof.numerics.struct import Array, Scalar, given
-from jaxroof.op import Fanout, Ops, distinct_devices, with_role
+from jaxroof.numerics.struct import Scalar, given
+from jaxroof.op import Kernel, Ops, ProductShape, with_role
 
 ACTIVATION_FLOPS = 4.0
 """Vector FLOP per hidden element of SiLU or GELU times gate, beside its exponential."""
@@ -136,10 +138,18 @@ def expert_ops(
     stored = stored_experts(experts, deployment)
     # Expected number of different experts: their weights are what the step reads. At few tokens this decides the time,
     # as each touched expert costs its whole matrices.
-    touched = distinct_experts(stored, experts.top_k, own_choices(group_tokens, deployment.alike))
+    choosing = own_choices(group_tokens, deployment.alike)
+    touched = distinct_experts(stored, experts.top_k, choosing)
+    load = expert_load(experts, deployment, group_tokens)
+    if load.touched is not None:
+        touched = stored * load.touched
     if deployment.ep is not None:
-        # The device with the most tokens ends last, and all others wait in the exchange after it.
-        rows, touched = rows * deployment.imbalance / deployment.ep, touched / deployment.ep
+        # The device with the most tokens, or the most experts to read, ends last: all others wait for its results.
+        rows = rows * load.device / deployment.ep
+        if load.touched is None:
+            touched = busiest_experts(experts, stored, choosing, deployment.ep)
+        else:
+            touched = touched / deployment.ep
     sent, returned = exchange_ops(experts, up.inputs, deployment, group_tokens, count)
     ops = with_role(projection("router", tokens, matrices["router"], activation, count), "router")
     # Scores, softmax or sigmoid, top-k and the sort of rows by expert: a few small kernels.
@@ -158,7 +168,12 @@ def expert_ops(
         ops |= projection("narrow_proj", tokens, matrices["narrow_proj"], activation, count)
     ops |= sent
     # Quantisation happens once per token, before its row is copied to its experts.
-    ops |= projection("expert_up_proj", rows, up, activation, count, "experts", touched, rows / experts.top_k)
+    up_product = projection("expert_up_proj", rows, up, activation, count, "experts", touched, rows / experts.top_k)
+    down_product = projection("expert_down_proj", rows, down, activation, count, "experts", touched)
+    if deployment.popularity is not None:
+        most = group_tokens * experts.top_k / experts.experts * load.expert
+        up_product, down_product = with_largest(up_product, most), with_largest(down_product, most)
+    ops |= up_product
     ops["expert_activation"] = elementwise(
         rows,
         reads=up.outputs,
@@ -168,7 +183,7 @@ def expert_ops(
         count=count,
         exps=down.inputs,
     )
-    ops |= projection("expert_down_proj", rows, down, activation, count, "experts", touched)
+    ops |= down_product
     ops |= returned
     # Weighted sum of a token's expert outputs: top_k rows in, one out.
     ops["combine"] = elementwise(
@@ -195,8 +210,9 @@ def exchange_ops(
     "all_gather": every group gets all tokens, and results are summed back. Otherwise each of the stage's devices sends
     its share of all tokens to those that hold a token's experts, every one of them split over `expert_tp` devices.
     "all_to_all": once to every holder (`distinct_devices`); over nodes it may be sent once to every node that holds one
-    of them, and forwarded inside (`Collective.fanout`). "low_latency": once per chosen expert. The busiest device sends
-    `imbalance` times the mean.
+    of them, and forwarded inside (`Collective.fanout`). "forwarding": the same by an engine's own kernels, which
+    `LinkEfficiency.exchange` describes. "low_latency": once per chosen expert. The busiest device gets `expert_load`
+    times the mean.
 
     Args:
       width: elements of a token that experts read and write.
@@ -215,6 +231,7 @@ def exchange_ops(
         summed = collective("reduce_scatter", elements * back, groups, count, stride, **EXCHANGE)
         return {"dispatch_all_gather": gathered}, {"combine_reduce_scatter": summed}
     holders, fanout = degree(deployment.ep), None
+    load = expert_load(experts, deployment, group_tokens).device
     if deployment.exchange == "low_latency":
         # Low latency: one message per chosen expert, with no look at which of them share a device.
         copies, kinds = experts.top_k, ("dispatch", "combine")
@@ -228,44 +245,55 @@ def exchange_ops(
             groups=experts.groups,
             reached=experts.reached_groups,
         )
+        # Of the popular experts of one device a token has several more often, and goes there once.
+        load = load if deployment.popularity is None else visited(load, holders, experts.top_k)
     # Without groups nothing moves. Experts that are split over `expert_tp` devices need the token on each of them.
-    sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * deployment.imbalance
+    sent = launched(groups - 1.0) * group_tokens / devices * copies * expert_tp(deployment) * load
     there, back = (
-        collective(kind, sent * width * element, devices, count, fanout=fanout, **EXCHANGE)
-        for kind, element in zip(kinds, (deployment.dispatch_bytes, deployment.communication_bytes), strict=True)
+        collective(kind, sent * row, devices, count, fanout=_of_rows(fanout, row, back, deployment), **EXCHANGE)
+        for kind, row, back in (
+            (kinds[0], width * deployment.dispatch_bytes, False),
+            (kinds[1], width * deployment.communication_bytes, True),
+        )
     )
     return {"dispatch": there}, {"return": back}
+
+
+def _of_rows(fanout: Fanout | None, row: Scalar, back: bool, deployment: Deployment) -> Fanout | None:
+    """The same of rows of `row` B, to experts or back, where kernels move them one by one."""
+    if fanout is None or deployment.exchange != "forwarding":
+        return fanout
+    return dataclasses.replace(fanout, token_bytes=row, back=back)
+
+
+def expert_load(experts: Experts, deployment: Deployment, group_tokens: Scalar) -> Load:
+    """Rows of the busiest device and expert over the mean: `imbalance` alone, or times what `popularity` makes."""
+    if deployment.popularity is None:
+        return Load(deployment.imbalance, 1.0)
+    load = busiest(
+        deployment.popularity,
+        experts.experts,
+        experts.top_k,
+        degree(deployment.ep),
+        group_tokens,
+        deployment.redundant_experts,
+    )
+    return load._replace(device=load.device * deployment.imbalance)
+
+
+def with_largest(ops: Ops, rows: Scalar) -> Ops:
+    """The same ops, whose grouped products know the rows of their busiest matrix."""
+    return {
+        name: dataclasses.replace(op, shape=dataclasses.replace(op.shape, largest=rows))
+        if isinstance(op, Kernel) and isinstance(op.shape, ProductShape)
+        else op
+        for name, op in ops.items()
+    }
 
 
 def stored_experts(experts: Experts, deployment: Deployment) -> Scalar:
     """Experts of one layer on all devices, copies included: a token goes to one copy of each of its experts."""
     return experts.experts if deployment.redundant_experts is None else experts.experts + deployment.redundant_experts
-
-
-def own_choices(tokens: Scalar, alike: Scalar) -> Array:
-    """Tokens that touch as many experts, each choosing on its own, as `tokens` similar ones do: n^alike, shape ().
-
-    Tokens of like texts prefer the same experts, so that distinct ones grow with a power of the tokens. Below one
-    token nothing is shared.
-
-    Source: Heaps, Information Retrieval, 1978, section 7.5 (distinct words of a text); popularity of experts is as
-    uneven as of words: Jiang et al., arXiv:2401.04088, section 5.
-    """
-    # Heaps' law V(n) ~ n^alike, written as a factor on n so that below one token it is n itself.
-    return tokens * jnp.maximum(tokens, 1.0) ** (alike - 1.0)
-
-
-def distinct_experts(experts: Scalar, top_k: Scalar, tokens: Scalar) -> Array:
-    """Expected number of experts that at least one of `tokens` tokens is routed to, shape ().
-
-    E (1 - (1 - k/E)^tokens), for routers that pick k of E without preference.
-
-    Source: linearity of expectation; as in BLIS's and aiconfigurator's decode bandwidth terms.
-    """
-    # Occupancy problem: tokens choose independently, so an expert is missed by all of them with probability (1 -
-    # k/E)^tokens.
-    missed = jnp.log1p(-jnp.minimum(top_k / experts, 1.0 - 1e-6))
-    return -experts * jnp.expm1(tokens * missed)
 
 
 def expert_width(experts: Experts, hidden: Scalar, deployment: Deployment) -> Scalar:

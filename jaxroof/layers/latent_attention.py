@@ -2,7 +2,8 @@
 
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, degree, tokens_per_sequence
-from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_attention, fused_only
+from jaxroof.layers.attention import NORM_FLOPS, ROPE_FLOPS, fused_only
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.layers.collective import context_combine, context_exchange
 from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, Matrices, Matrix, elementwise, projection
 from jaxroof.layers.protocol import MixerKind
@@ -18,6 +19,7 @@ from jaxroof.layers.sight import (
 )
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import jnp
+from jaxroof.numerics.smooth import minimum
 from jaxroof.numerics.struct import Scalar, struct
 from jaxroof.op import AttentionShape, Ops, in_phase
 
@@ -187,8 +189,10 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
     if isinstance(part, Prefill):
         phase = "prefill"
         new, past = (mean_length(tokens, sequences) for tokens in (part.tokens, part.past))
-        keys, queries, pairs = new + past, new / cp, attended_pairs(new, past, seen) / cp
-        exchange = context_exchange(sequences * keys * width * activation, deployment, count)
+        queries, pairs = new / cp, attended_pairs(new, past, seen) / cp
+        # Few queries choose few tokens: of a long past no more is read.
+        keys = new + past if attention.selection is None else minimum(new + past, pairs)
+        exchange = context_exchange(sequences * (new + past) * width * activation, deployment, count)
         combine: Ops = {}
     else:
         phase, queries = "decode", tokens_per_sequence(deployment)
@@ -211,6 +215,8 @@ def _absorbed(attention: LatentAttention, deployment: Deployment, part: Prefill 
         value_width=attention.latent,
         kv_bytes=deployment.kv_bytes,
         latent=True,
+        slots=seen.limit,
+        listed=None if attention.selection is None else "selected",
     )
     kernel = fused_attention(f"{phase}_attention", deployment, shape, count)
     # One small matrix per head: rows are tokens times heads.

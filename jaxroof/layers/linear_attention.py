@@ -1,5 +1,6 @@
 """Layers with a state in place of a cache: chunked over a prompt, one recurrence per decoded token."""
 
+import dataclasses
 from collections.abc import Iterator
 
 from jaxroof.batch import Batch, Decode, Prefill
@@ -8,11 +9,12 @@ from jaxroof.deployment.rule import Rule, heads_rule
 from jaxroof.layers.attention import NORM_FLOPS
 from jaxroof.layers.linear import OPERAND_BYTES, Matrices, Matrix, elementwise, launched, projection
 from jaxroof.layers.protocol import MixerKind
+from jaxroof.layers.sight import mean_length
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Scalar, static, struct
-from jaxroof.op import Kernel, Ops
+from jaxroof.op import Kernel, Ops, StateShape, WindowShape
 
 
 @struct
@@ -34,6 +36,7 @@ class LinearAttention:
     gate_rank: Scalar | None  # rank of two more gates of heads x value_dim that are low-rank projections; None: none
     convolution: Scalar | None  # tokens in the short convolution over queries, keys and values; None: none
     rule: str = static()  # "delta": what a key recalls is replaced; "decay": keys and values are added
+    channelwise: bool = static(default=False)  # every element of a key has a decay of its own, not every head
     input: WeightFormat
     output: WeightFormat
 
@@ -72,15 +75,7 @@ def linear_attention_ops(
         ops |= projection("gate_up_proj", 2.0 * tokens, matrices["gate_up_proj"], activation, count)
     if attention.convolution is not None:
         channels = convolved_channels(attention, deployment)
-        ops["convolution"] = elementwise(
-            tokens,
-            reads=channels,
-            writes=channels,
-            element_bytes=activation,
-            flops=2.0 * attention.convolution * channels,
-            count=count,
-            exps=channels,
-        )
+        ops |= convolution_ops(channels, attention.convolution, deployment, batch, count)
     # Prompts run in chunks as matrix products, decoding as a recurrence: two kernels of the same layer.
     if batch.prefill is not None:
         ops["prefill_linear_attention"] = chunked_prefill(attention, deployment, batch.prefill, count)
@@ -135,17 +130,26 @@ def chunked_prefill(attention: LinearAttention, deployment: Deployment, prefill:
         vector_flops=prefill.tokens * heads * 3.0 * CHUNK,
         exps=prefill.tokens * heads * CHUNK,
         bytes=2.0 * states + prefill.tokens * rows * deployment.activation_bytes,
+        shape=_states(
+            attention, deployment, prefill.sequences, mean_length(prefill.tokens, prefill.sequences), 2.0, CHUNK
+        ),
     )
 
 
 def recurrent_decode(attention: LinearAttention, deployment: Deployment, decode: Decode, count: Scalar) -> Kernel:
-    """One token per sequence: its state and convolution window are read, changed and written."""
-    tokens = decode.sequences * tokens_per_sequence(deployment)
+    """One token per sequence: its state is read, changed and written.
+
+    Where drafted tokens are verified together, the state is read once and written after each of them, for the engine
+    goes on from the last one that is accepted (vLLM and SGLang: a state per drafted token).
+    """
+    new = tokens_per_sequence(deployment)
+    tokens = decode.sequences * new
     heads = attention.heads / deployment.tp
     elements = heads * attention.key_dim * attention.value_dim
     rows = 2.0 * key_heads_per_device(attention, deployment) * attention.key_dim + 2.0 * heads * attention.value_dim
-    # Every token reads and writes the whole state: bytes do not grow with the context, but do with heads x d_k x d_v.
-    states = 2.0 * decode.sequences * state_bytes(attention, deployment)
+    # Every token writes the whole state: bytes do not grow with the context, but do with heads x d_k x d_v.
+    passes = 1.0 + new
+    states = passes * decode.sequences * elements * deployment.state_bytes
     return Kernel(
         kind="decode_attention",
         count=count,
@@ -153,9 +157,73 @@ def recurrent_decode(attention: LinearAttention, deployment: Deployment, decode:
         phase="decode",
         # A matrix-vector update has no reuse: vector units, bound by memory.
         vector_flops=tokens * STATE_FLOPS[attention.rule] * elements,
-        exps=tokens * heads,
+        exps=tokens * (heads * attention.key_dim if attention.channelwise else heads),
         bytes=states + tokens * rows * deployment.activation_bytes,
+        shape=_states(attention, deployment, decode.sequences, new, passes, 1.0),
     )
+
+
+def _states(
+    attention: LinearAttention,
+    deployment: Deployment,
+    sequences: Scalar,
+    tokens: Scalar,
+    passes: Scalar,
+    chunk: float,
+) -> StateShape:
+    """States of one device, and the new tokens of each sequence."""
+    return StateShape(
+        sequences=sequences,
+        tokens=tokens,
+        states=attention.heads / deployment.tp,
+        key_width=attention.key_dim,
+        value_width=attention.value_dim,
+        state_bytes=deployment.state_bytes,
+        row_bytes=deployment.activation_bytes,
+        passes=passes,
+        chunk=chunk,
+        channelwise=attention.channelwise,
+    )
+
+
+# The short causal convolution before a recurrence: of prompts, and of decoding tokens.
+
+
+def convolution_ops(channels: Scalar, taps: Scalar, deployment: Deployment, batch: Batch, count: Scalar) -> Ops:
+    """Short causal convolutions of a batch, each with its SiLU: engines have one kernel for prompts and one for decode.
+
+    Both read and write the tokens of every sequence that the next ones look back on; decode does so after each token
+    that it verifies, as with states.
+
+    Source: Dao, causal_conv1d (causal_conv1d_fn, causal_conv1d_update).
+    """
+    ops: Ops = {}
+    if batch.prefill is not None:
+        part, new = batch.prefill, mean_length(batch.prefill.tokens, batch.prefill.sequences)
+        shape = WindowShape(sequences=part.sequences, tokens=new, channels=channels)
+        ops["prefill_convolution"] = _convolution(shape, taps, 2.0, deployment, count)
+    if batch.decode is not None:
+        new = tokens_per_sequence(deployment)
+        shape = WindowShape(sequences=batch.decode.sequences, tokens=new, channels=channels, update=True)
+        ops["decode_convolution"] = _convolution(shape, taps, 1.0 + new, deployment, count)
+    return ops
+
+
+def _convolution(shape: WindowShape, taps: Scalar, passes: Scalar, deployment: Deployment, count: Scalar) -> Kernel:
+    """One kernel: every token's channels in and out, and a window of `taps` - 1 tokens `passes` times."""
+    tokens = shape.sequences * shape.tokens
+    kernel = elementwise(
+        tokens,
+        reads=shape.channels,
+        writes=shape.channels,
+        element_bytes=deployment.activation_bytes,
+        flops=2.0 * taps * shape.channels,
+        count=count,
+        exps=shape.channels,
+    )
+    window = shape.sequences * (taps - 1.0) * shape.channels * deployment.activation_bytes
+    phase = "decode" if shape.update else "prefill"
+    return dataclasses.replace(kernel, bytes=kernel.bytes + passes * window, shape=shape, phase=phase)
 
 
 def convolved_channels(attention: LinearAttention, deployment: Deployment) -> Scalar:

@@ -3,7 +3,8 @@
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.deployment import Deployment, tokens_per_sequence
 from jaxroof.layers.collective import all_reduce
-from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, projection
+from jaxroof.layers.linear import Matrices, Matrix, launched, projection
+from jaxroof.layers.linear_attention import convolution_ops
 from jaxroof.layers.protocol import MixerKind
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.struct import Scalar, struct
@@ -57,15 +58,7 @@ def selective_scan_ops(
     activation, channels = deployment.activation_bytes, mixer.channels / deployment.tp
     matrices = selective_scan_matrices(mixer, hidden, deployment)
     ops = projection("in_proj", tokens, matrices["in_proj"], activation, count)
-    ops["convolution"] = elementwise(
-        tokens,
-        reads=channels,
-        writes=channels,
-        element_bytes=activation,
-        flops=2.0 * mixer.taps * channels,
-        count=count,
-        exps=channels,
-    )
+    ops |= convolution_ops(channels, mixer.taps, deployment, batch, count)
     ops |= projection("x_proj", tokens, matrices["x_proj"], activation, count)
     ops |= all_reduce("selection", tokens, mixer.rank + 2.0 * mixer.state, deployment, count)
     ops |= projection("dt_proj", tokens, matrices["dt_proj"], activation, count)
@@ -89,9 +82,10 @@ def prefill_scan(mixer: SelectiveScan, deployment: Deployment, prefill: Prefill,
 
 
 def decode_scan(mixer: SelectiveScan, deployment: Deployment, decode: Decode, count: Scalar) -> Kernel:
-    """One token per sequence: its state and convolution window are read, changed and written."""
-    tokens = decode.sequences * tokens_per_sequence(deployment)
-    states = 2.0 * decode.sequences * selective_scan_state(mixer, deployment)
+    """One token per sequence: its state is read, changed and written, after each token that is verified."""
+    new = tokens_per_sequence(deployment)
+    tokens = decode.sequences * new
+    states = (1.0 + new) * decode.sequences * _state_elements(mixer, deployment) * deployment.state_bytes
     return _scan("decode_attention", "decode", mixer, deployment, tokens, states, count)
 
 

@@ -7,7 +7,7 @@ from jaxroof.model import WeightFormat
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum, positive_part
 from jaxroof.numerics.struct import Array, Scalar, static, struct
-from jaxroof.op import Kernel, Ops, in_phase, with_role
+from jaxroof.op import ChoiceShape, Kernel, Ops, ScoreShape, in_phase, with_role
 
 
 @struct
@@ -117,6 +117,8 @@ class Selection:
     query_rank: Scalar | None  # width that the indexer's queries are projected from; None: the hidden size
     key_bytes: Scalar  # B per element of a cached key
     weights: WeightFormat  # of its projections
+    block: Scalar | None = None  # keys that are chosen or not together, by the best score among them; None: each alone
+    scoring: WeightFormat | None = None  # of the products of queries and cached keys; None: as the projections
 
 
 SCORE_FLOPS = 3.0
@@ -153,10 +155,14 @@ def indexer_ops(
     batch: Batch,
     tokens: Scalar,
     count: Scalar,
+    paged: bool = False,
 ) -> Ops:
     """Ops of one layer's indexer in the order they run: every query scores every cached key, and keeps the best.
 
     An indexer without heads launches nothing: its layer attends to what an earlier one chose.
+
+    Args:
+      paged: whether engines read the keys of prompts from their pages, as those of decoding: compressed ones.
     """
     # Layers without an indexer of their own reuse an earlier layer's choice: every op is multiplied by 0.
     activation, runs = deployment.activation_bytes, launched(selection.heads)
@@ -175,6 +181,24 @@ def indexer_ops(
         count=count,
         kernels=2.0,
     )
+    return with_role(ops, "indexer") | choice_ops(selection, deployment, batch, runs, count, paged)
+
+
+def choice_ops(
+    selection: Selection,
+    deployment: Deployment,
+    batch: Batch,
+    runs: Scalar,
+    count: Scalar,
+    paged: bool = False,
+) -> Ops:
+    """Ops of one layer's indexer after its projections: scores and the choice of the best.
+
+    Args:
+      runs: 1, or 0 where the layer takes over an earlier one's choice.
+      paged: as of `indexer_ops`.
+    """
+    ops: Ops = {}
     cp = degree(deployment.cp)
     if batch.prefill is not None:
         part = batch.prefill
@@ -182,19 +206,41 @@ def indexer_ops(
         # The indexer scores all cached keys, so it stays quadratic; it is cheap by narrow heads and 8-bit keys.
         pairs = runs * part.sequences * attended_pairs(new, past, Sight(limit=None, kind=None))
         keys = runs * (part.tokens + part.past)
-        ops |= _choice("prefill", selection, runs * part.tokens / cp, pairs / cp, keys, count)
+        ops |= _choice("prefill", selection, part.sequences, runs * part.tokens / cp, pairs / cp, keys, count, paged)
     if batch.decode is not None:
         part = batch.decode
         queries = runs * part.sequences * tokens_per_sequence(deployment)
         pairs = queries * mean_length(part.context, part.sequences) / cp
-        ops |= _choice("decode", selection, queries, pairs, runs * part.context / cp, count)
+        ops |= _choice("decode", selection, part.sequences, queries, pairs, runs * part.context / cp, count, True)
     return with_role(ops, "indexer")
 
 
-def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cached: Scalar, count: Scalar) -> Ops:
-    """Scores of `queries` queries over `cached` cached tokens, and the choice of the best."""
-    compute = selection.weights.compute
+def _choice(
+    part: str,
+    selection: Selection,
+    sequences: Scalar,
+    queries: Scalar,
+    pairs: Scalar,
+    cached: Scalar,
+    count: Scalar,
+    paged: bool,
+) -> Ops:
+    """Scores of `queries` queries of all sequences over `cached` cached tokens, and the choice of the best."""
+    compute = (selection.weights if selection.scoring is None else selection.scoring).compute
     scores = pairs / selection.stride
+    # Scores of a block leave the kernel as one, its best.
+    together = 1.0 if selection.block is None else selection.block
+    choices = scores / together
+    there = jnp.where(sequences > 0.0, sequences, 1.0)
+    shape = ScoreShape(
+        sequences=sequences,
+        queries=queries / there,
+        keys=cached / (there * selection.stride),
+        pairs=scores / there,
+        heads=selection.heads,
+        width=selection.head_dim,
+        paged=paged,
+    )
     scoring = Kernel(
         kind=f"{part}_attention",
         precision=compute,
@@ -204,10 +250,20 @@ def _choice(part: str, selection: Selection, queries: Scalar, pairs: Scalar, cac
         operand_bytes=OPERAND_BYTES[compute],
         vector_flops=SCORE_FLOPS * scores * selection.heads,
         # Block-sparse selection scores one pooled key per `stride` tokens.
-        bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + scores * SCORE_BYTES,
+        bytes=cached / selection.stride * selection.head_dim * selection.key_bytes + choices * SCORE_BYTES,
+        shape=shape,
     )
-    top_k = elementwise(
-        scores, reads=TOP_K_PASSES, writes=0.0, element_bytes=SCORE_BYTES, flops=TOP_K_PASSES, count=count
+    top_k = Kernel(
+        kind="elementwise",
+        count=count,
+        kernels=launched(queries),
+        vector_flops=choices * TOP_K_PASSES,
+        bytes=choices * TOP_K_PASSES * SCORE_BYTES,
+        shape=ChoiceShape(
+            rows=queries,
+            width=choices / jnp.where(queries > 0.0, queries, 1.0),
+            kept=selection.tokens / (selection.stride * together),
+        ),
     )
     return in_phase({f"{part}_index_scores": scoring, f"{part}_index_top_k": top_k}, part)
 

@@ -6,7 +6,16 @@ from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, positive_part
 from jaxroof.numerics.struct import Scalar, given
-from jaxroof.op import AttentionShape, Kernel, ProductShape, cached_bytes, inner_bytes, stored_bytes, stored_elements
+from jaxroof.op import (
+    TILED,
+    AttentionShape,
+    Kernel,
+    ProductShape,
+    cached_bytes,
+    inner_bytes,
+    stored_bytes,
+    stored_elements,
+)
 
 
 def as_one_memory(op: Kernel, hardware: Hardware) -> Kernel:
@@ -83,7 +92,7 @@ def near_times(op: Kernel, hardware: Hardware, share: Scalar) -> dict[str, Scala
       share: of the bandwidth inside the memory, and of their own rate, that they reach.
     """
     near = hardware.memory.near
-    if near is None or op.matrix_flops is None or op.bytes is None or op.shape is None:
+    if near is None or op.matrix_flops is None or op.bytes is None or not isinstance(op.shape, TILED):
         return {}
     times = {"hbm": op.bytes / (near.bandwidth * share), "matrix": op.matrix_flops / (near.flops * share)}
     # What lies in other memories comes as fast as to the cores.

@@ -20,6 +20,7 @@ from jaxroof.layers.adapters import adapter_ops
 from jaxroof.layers.block import block_ops, encoder_ops
 from jaxroof.layers.collective import collective
 from jaxroof.layers.embedding import FURTHER, PREFIX, embedding_ops, features_ops, head_ops, prediction_ops, sort_ops
+from jaxroof.layers.hyper_connections import stream_ends
 from jaxroof.layers.linear import LOW_PRECISIONS, launched, norm
 from jaxroof.memory.paging import copy_ops
 from jaxroof.model import Model, WeightFormat
@@ -147,6 +148,9 @@ def step_ops(
     if model.features is not None:
         ops |= features_ops(model, deployment, tokens)
     ops |= layer_ops(model, deployment, local, tokens, group_tokens)
+    streams = model.blocks[0].streams if model.blocks else None
+    if streams is not None:
+        ops |= stream_ends(streams, tokens, model.hidden, deployment)
     if deployment.pp is not None:
         # Activations of a boundary between two stages, once per stage but the last.
         message = tokens * model.hidden * deployment.communication_bytes

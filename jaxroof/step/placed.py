@@ -13,6 +13,7 @@ from jaxroof.numerics.struct import Scalar
 from jaxroof.op import (
     ATTENTION_PHASES,
     PRODUCTS,
+    TILED,
     AnyOp,
     AttentionShape,
     Kernel,
@@ -73,7 +74,7 @@ def _caches(rooms: Shares, hardware: Hardware, model: Model, deployment: Deploym
 
 def _moved(op: AnyOp, resident: Scalar, shares: dict[str, Shares]) -> AnyOp:
     """An op without the bytes that come from elsewhere than device memory; one that reads neither as it is."""
-    if not isinstance(op, Kernel) or op.bytes is None or op.shape is None:
+    if not isinstance(op, Kernel) or op.bytes is None or not isinstance(op.shape, TILED):
         return op
     if op.kind in PRODUCTS:
         stored, kept = stored_bytes(op.shape), resident

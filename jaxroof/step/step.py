@@ -19,11 +19,13 @@ from jaxroof.numerics.tree import leaves
 from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Kernel, Ops
 from jaxroof.roofline import (
     at_bound,
+    least_time,
     op_algorithm,
+    op_beyond,
     op_bound,
-    op_deviation,
     op_extrapolation,
     op_hull,
+    op_inside,
     op_time,
     op_time_by_bound,
 )
@@ -150,16 +152,28 @@ def times_by_bound(ops: Ops, hardware: Hardware, deployment: Deployment, batch: 
 
 
 def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
-    """Standard deviation in s of every op of one step, by name: all runs of one op err by the same factor.
+    """Standard deviation in s of every op of one step inside of the evidence, by name: all its runs err alike.
 
-    Their sum is the step's deviation if the errors of all ops are one; the root of the sum of their squares if they
-    are independent. The host's time and what overlap hides count as certain.
+    How they combine is `jaxroof.jobs.job.spreads`. The host's time and what overlap hides count as certain.
     """
     device = computing_hardware(hardware, deployment)
     # All runs of one op have the same error (a wrong constant, not noise), so deviations add over runs and do not
     # average out.
-    once = of_each(op_deviation, ops, device, efficiency)
+    once = of_each(op_inside, ops, device, efficiency)
     return {name: ops[name].count * deviation for name, deviation in once.items()}
+
+
+def beyond_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
+    """Standard deviation in s that every op of one step has outside of the evidence, over all its runs, by name."""
+    device = computing_hardware(hardware, deployment)
+    once = of_each(op_beyond, ops, device, efficiency)
+    return {name: ops[name].count * deviation for name, deviation in once.items()}
+
+
+def least_times(ops: Ops, hardware: Hardware, deployment: Deployment) -> Terms:
+    """Time in s that every op of one step takes at least by the datasheet's rates, over all its runs, by name."""
+    device = computing_hardware(hardware, deployment)
+    return {name: op.count * least_time(op, device) for name, op in ops.items()}
 
 
 def extrapolated_times(

@@ -6,6 +6,7 @@ from jaxroof.layers.linear import LOW_PRECISIONS, OPERAND_BYTES, QUANTIZE_FLOPS
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Scalar, given
 from jaxroof.op import (
+    SERIAL_SHAPES,
     AnyOp,
     AttentionShape,
     Collective,
@@ -109,6 +110,9 @@ def _backward(name: str, op: AnyOp, gradient_bytes: Scalar, frozen: bool) -> Ops
     if isinstance(op, Collective):
         return {f"{name}_backward": conjugate(op)}
     assert isinstance(op, Kernel)  # a pass of training copies nothing
+    # Kernels of recurrences' and of streams' gradients were measured nowhere: bytes and FLOP alone price them.
+    if isinstance(op.shape, SERIAL_SHAPES):
+        op = dataclasses.replace(op, shape=None)
     if isinstance(op.shape, ProductShape):
         ops: Ops = {}
         if op.precision in LOW_PRECISIONS:
@@ -228,8 +232,10 @@ def conjugate(op: Collective) -> Collective:
     # Ring attention: keys and values go round again for recomputation, and their gradients travel with them.
     count = 2.0 * op.count if op.operation == "send_recv" else op.count
     message = op.message_bytes if op.back_bytes is None else op.back_bytes
+    # Gradients of what experts got return as results do, and the other way round.
+    fanout = op.fanout if op.fanout is None else dataclasses.replace(op.fanout, back=not op.fanout.back)
     return dataclasses.replace(
-        op, operation=CONJUGATES[op.operation], count=count, message_bytes=message, back_bytes=None
+        op, operation=CONJUGATES[op.operation], count=count, message_bytes=message, back_bytes=None, fanout=fanout
     )
 
 

@@ -3,6 +3,7 @@
 from jaxroof.deployment import Deployment, degree, largest_stage
 from jaxroof.hardware import Hardware
 from jaxroof.layers.block import block_matrices
+from jaxroof.layers.feedforward import expert_load
 from jaxroof.layers.linear import Matrix
 from jaxroof.layers.registry import mixer_kind
 from jaxroof.memory.capacity import layer_count
@@ -137,9 +138,9 @@ def _layers(model: Model, deployment: Deployment, training: Training) -> list[Sc
 def layer_activations(block: Block, hidden: Scalar, deployment: Deployment, training: Training) -> Scalar:
     """B that one layer keeps of one micro-batch on one device without full recomputation, shape ().
 
-    Every norm keeps its input and its result; every matrix its inputs, where they are not a norm's result, and its
-    results, where they are not added to the residual stream. Dropout keeps a mask of 1 B per element of what is added
-    to it, and attention that is not fused and not recomputed its scores.
+    Every norm keeps its input and its result, and what mixes n residual streams n inputs; every matrix its inputs,
+    where they are not a norm's result, and its results, where they are not added to the residual stream. Dropout keeps
+    a mask of 1 B per element of what is added to it, and attention that is not fused and not recomputed its scores.
 
     For GPT with tp = t: s b h (10 + 24 / t + 5 a s / (h t)), with sequence parallelism s b h (34 / t + 5 a s / (h t)),
     and without the last term where attention is fused or recomputed. The statistics that fused attention keeps, 4 B
@@ -153,13 +154,16 @@ def layer_activations(block: Block, hidden: Scalar, deployment: Deployment, trai
     slots = [slot for slot in (block.attention, block.cross, block.feedforward) if slot is not None]
     normed = 1.0 if block.parallel else float(len(slots))
     norms = 2.0 * normed + (block.norms - 1.0) * normed
+    if block.streams is not None:
+        norms = norms + (block.streams.count - 1.0) * normed
     kept_bytes = tokens * hidden * element * norms / stream
     kept_bytes = kept_bytes + tokens * hidden * training.dropout * len(slots) / stream
     # Matrices: of experts the rows that the busiest device works on, each multiplied once.
     for matrix in block_matrices(block, hidden, deployment).values():
         rows, copies = tokens, matrix.copies
         if matrix.routed and isinstance(block.feedforward, Experts):
-            rows = group_tokens * block.feedforward.top_k * deployment.imbalance / degree(deployment.ep)
+            load = expert_load(block.feedforward, deployment, group_tokens).device
+            rows = group_tokens * block.feedforward.top_k * load / degree(deployment.ep)
             copies = 1.0
         kept_bytes = kept_bytes + rows * copies * element * _kept_widths(matrix, training)
     # Scores: what softmax made of them, of every head, query and key.

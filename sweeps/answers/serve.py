@@ -15,7 +15,8 @@ from sweeps.answers import tables
 from sweeps.answers.shared import case_record
 from sweeps.ask.names import units, variable
 from sweeps.data.labels import number
-from sweeps.run.evidence import Beyond, serving_beyond
+from sweeps.run.evidence import Beyond, serving_beyond, serving_step
+from sweeps.run.joined import Joined, joined_lines, step_joined
 from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
@@ -74,6 +75,7 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     out.print(f"time    {served} of serving simulated in {seconds}")
     far = simulated_beyond(simulation)
     tables.print_lines(out, "beyond", [far.text] if far.marked else [])
+    tables.print_lines(out, "surface", joined_lines(simulated_joined(simulation)))
     # Notes of the case come first; those of the simulation repeat some of them.
     tables.print_lines(
         out, "note", (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
@@ -208,6 +210,13 @@ def simulated_beyond(simulation: Simulation) -> Beyond:
     # A step of the mean batch at mean lengths stands for the run; the batch is one at least.
     stream, batch = simulation.load.stream, max(simulation.metrics["batch_mean"], 1.0)
     return serving_beyond(simulation.case.scenario, batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
+
+
+def simulated_joined(simulation: Simulation) -> list[Joined]:
+    """How a step under the simulated load is priced by a user's measured tables; none where there are none."""
+    stream, batch = simulation.load.stream, max(simulation.metrics["batch_mean"], 1.0)
+    step = serving_step(batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
+    return step_joined(simulation.case.scenario, step)
 
 
 def _print_classes(out: Any, simulation: Simulation) -> None:

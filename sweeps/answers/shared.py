@@ -18,6 +18,7 @@ from sweeps.ask.names import units
 from sweeps.data.labels import number
 from sweeps.run.answer import Answer, OpAnswer, answer
 from sweeps.run.evidence import beyond, without_hulls
+from sweeps.run.joined import Joined, joined_lines, measured_tables, step_joined
 
 THROTTLED = 1.001
 """Slowdown above which the limit of electrical power is worth a line."""
@@ -127,47 +128,33 @@ def margin_text(margin: float) -> str:
 
 def is_certainty(name: str) -> bool:
     """Whether a metric says how certain others are: printed as intervals and lines, not in tables."""
-    return "_spread" in name or name.endswith("_extrapolation")
+    return name.endswith(("_spread", "_least", "_extrapolation"))
 
 
 def intervals(metrics: dict[str, Any]) -> list[str]:
-    """90 % intervals of each time, in words, if the errors of all kernels are one and if each errs on its own.
+    """90 % intervals of each time, in words; none begins below what the datasheet's rates allow.
 
-    None begins below what the matrix work and the bytes of device memory take at the datasheet's rates. Empty where
-    the efficiency does not know its errors.
+    Empty where the efficiency does not know its errors.
     """
     lines = []
     for name in ("step_time", "ttft", "tpot", "e2e"):
         if f"{name}_spread" not in metrics:
             continue
-        # Errors of kernels that are all the same, then errors that are independent of each other.
-        pairs = (time_range(name, metrics), time_range(name, metrics, "_spread_independent"))
-        ranges = [f"{formatted(low, 's')} to {formatted(high, 's')}" for low, high in pairs]
-        lines.append(f"{name} {ranges[0]} if all kernels err alike, {ranges[1]} if they err independently (90 %)")
+        low, high = time_range(name, metrics)
+        bound = " at least, by the datasheet's rates," if low <= metrics[f"{name}_least"] else ""
+        lines.append(f"{name} {formatted(low, 's')}{bound} to {formatted(high, 's')} (90 %)")
     return lines
 
 
-def time_range(name: str, metrics: dict[str, Any], suffix: str = "_spread") -> tuple[float, float]:
+def time_range(name: str, metrics: dict[str, Any]) -> tuple[float, float]:
     """90 % interval of the time `name` in s: a factor of exp(1.645 sigma) to both sides, the error being log-normal.
 
-    It begins no lower than the datasheet's rates allow. `metrics` has `name` and its spread, of kernels that err alike
-    or, with the suffix `_spread_independent`, each on its own.
+    It begins no lower than the datasheet's rates allow. `metrics` has `name`, its spread and its least.
     """
-    factor = math.exp(NINETY_PERCENT * metrics[name + suffix])
-    least = metrics[name] * _bounded_share(name, metrics)
+    factor = math.exp(NINETY_PERCENT * metrics[f"{name}_spread"])
+    # A prediction may itself be below its bound where caches hold what the bound takes from memory.
+    least = min(metrics[name], metrics[f"{name}_least"])
     return max(metrics[name] / factor, least), metrics[name] * factor
-
-
-def _bounded_share(name: str, metrics: dict[str, Any]) -> float:
-    """Share of a time that the datasheet's rates alone take: of its matrix work or its bytes, whichever is longer."""
-    if name == "step_time":
-        return max(metrics.get("mfu", 0.0), metrics.get("mbu", 0.0))
-    prompt, token = metrics.get("prefill_mfu", 0.0), metrics.get("decode_mbu", 0.0)
-    if name != "e2e":
-        return prompt if name == "ttft" else token
-    # Of the whole request: its prompt's share, and that of the tokens after the first.
-    first = metrics["ttft"] / metrics["e2e"]
-    return prompt * first + token * (1.0 - first)
 
 
 def beyond_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
@@ -187,8 +174,21 @@ def beyond_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
         for name in known:
             low, high = (math.exp(NINETY_PERCENT * one[f"{name}_spread"]) for one in (before, metrics))
             parts.append(f"{name} from a factor of {low:.2f} to {high:.2f}")
-        lines.append(f"intervals (90 %, all kernels alike) widened: {', '.join(parts)}")
+        lines.append(f"intervals (90 %) widened: {', '.join(parts)}")
     return lines
+
+
+def joined(case: Case) -> dict[str, list[Joined]]:
+    """How every step's kernels are priced by a user's measured tables; empty where there are none."""
+    if not measured_tables(case.scenario.efficiency):
+        return {}
+    return {name: step_joined(*step) for name, step in job_of(case.scenario).steps(case.scenario).items()}
+
+
+def surface_lines(case: Case) -> list[str]:
+    """The same in words."""
+    steps = joined(case)
+    return [f"{name}: {line}" if len(steps) > 1 else line for name, own in steps.items() for line in joined_lines(own)]
 
 
 def power_lines(case: Case, metrics: dict[str, Any]) -> list[str]:
@@ -252,6 +252,7 @@ def show(case: Case, answer: Answer) -> None:
     for label, lines in {
         "error": intervals(metrics),
         "beyond": beyond_lines(case, metrics),
+        "surface": surface_lines(case),
         "power": power_lines(case, metrics),
         "memory": [fit_text(case, metrics)],
         "parts": [parts_text(case)],
@@ -264,6 +265,7 @@ def show(case: Case, answer: Answer) -> None:
 def record(case: Case, answer: Answer) -> dict[str, Any]:
     """The answer for machines: SI numbers, all finite; a figure that does not exist is null."""
     ops = {step: [_op_record(op, table) for op in table] for step, table in answer.steps.items()}
+    measured = {step: [row._asdict() for row in rows] for step, rows in joined(case).items()}
     return {
         **case_record(case),
         "workload": dataclasses.asdict(case.scenario.workload),
@@ -272,6 +274,7 @@ def record(case: Case, answer: Answer) -> dict[str, Any]:
         "memory": memory_record(case),
         "metrics": answer.metrics,
         "units": units(answer.metrics),
+        **({"surface": measured} if measured else {}),
         "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
     }
 

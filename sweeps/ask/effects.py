@@ -112,6 +112,7 @@ NEEDS: dict[str, Need] = {
     ),
     "deployment.redundant_experts": Need(_routed, "a model with experts"),
     "deployment.alike": Need(_routed, "a model with experts"),
+    "deployment.popularity": Need(_routed, "a model with experts"),
     "deployment.context_kind": Need(lambda facts: facts.several("cp"), "cp above 1"),
     "deployment.sequence_parallel": Need(lambda facts: facts.several("tp"), "tp above 1"),
     "deployment.overlap": Need(

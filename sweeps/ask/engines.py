@@ -81,7 +81,7 @@ def with_host(
     longer = of.engine.longer_step(vendor, hardware.matrix, _modes(model, deployment))
     # Constants of another file may include the front end already, so it is added to the engine's own alone.
     own = of.constants.file == hwspaces.efficiency(of.engine.efficiency).file
-    more = times.request_time + (times.experts_time if has_experts(model) else 0.0) if own else 0.0
+    more = times.request_time if own else 0.0
     more += times.handover_time if pools else 0.0
     if not (longer or more or times.token_time):
         return efficiency

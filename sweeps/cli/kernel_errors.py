@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-PICTURES = "also write pictures per family: predictions, errors by feature"
+PICTURES = "also write pictures per family: predictions, errors by feature; one of attention blocks"
 
 VIEWS = (
     ("family",),
@@ -19,7 +19,12 @@ VIEWS = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--data", required=True, metavar="FOLDER", help="folder with tables of kernels, aic_*.parquet")
+    parser.add_argument(
+        "--data",
+        required=True,
+        metavar="FOLDER",
+        help="folder with tables of kernels and of attention blocks",
+    )
     parser.add_argument(
         "--efficiency", metavar="NAME", help="a name or a TOML file; default: learned, of each row's engine"
     )
@@ -35,9 +40,12 @@ def scored(options: argparse.Namespace) -> Any:
 
 
 def pictures(found: Any) -> Iterator[tuple[str, Any]]:
-    """Two pictures of every family."""
-    from sweeps.show.kernels import errors_by_feature, measured_against_predicted
+    """Two pictures of every family, and one of all attention blocks."""
+    from sweeps.show.kernels import blocks_by_context, errors_by_feature, measured_against_predicted
 
+    blocks = [one for one in found.scored if one.group.table is not None]
+    if blocks:
+        yield "blocks_context", blocks_by_context(blocks)
     for family in dict.fromkeys(one.group.family for one in found.scored):
         members = [one for one in found.scored if one.group.family == family]
         for name, draw in (("predicted", measured_against_predicted), ("errors", errors_by_feature)):

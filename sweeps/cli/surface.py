@@ -28,13 +28,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     importing.add_argument("--gpu", metavar="NAME", help="device, where a file holds several")
     importing.add_argument("--engine", metavar="NAME", help="engine, where a file holds several: trtllm, vllm, sglang")
-    importing.add_argument("--version", metavar="TEXT", help="version of the engine, where a file holds several")
     importing.add_argument(
-        "--drop", action="store_true", help="leave out, and count, rows that are impossible, twice or beside a grid"
+        "--engine-version", "--version", metavar="TEXT", help="version of the engine, where a file holds several"
     )
     importing.add_argument(
-        "--keep-holes", action="store_true", help="shapes that were not measured stay missing and follow neighbours"
+        "--drop", action="store_true", help="leave out, and count, rows that are impossible or there twice"
     )
+    # Shapes that are missing are always interpolated: the flag of earlier releases changes nothing.
+    importing.add_argument("--keep-holes", action="store_true", help=argparse.SUPPRESS)
     showing = actions.add_parser("show", help="what a file holds", description="Tables, device and bandwidths of FILE.")
     showing.add_argument("file", metavar="FILE.nc", help="netCDF file of measured kernels")
 
@@ -54,13 +55,13 @@ def _import(options: argparse.Namespace) -> None:
     from sweeps.measure.surface_import import imported
     from sweeps.measure.surface_import.kernel_rows import WantedRows
 
-    wanted = WantedRows(options.gpu, options.engine, options.version)
-    holes = "keep" if options.keep_holes else "refuse"
-    kernels = imported([Path(file) for file in options.files], options.format, wanted, options.drop, holes)
+    wanted = WantedRows(options.gpu, options.engine, options.engine_version)
+    kernels = imported([Path(file) for file in options.files], options.format, wanted, options.drop)
     # The command is stored with the tables, so that the import can be repeated.
     words = [*options.files, f"--format {options.format}"]
-    words += [f"--{flag} {value}" for flag in ("gpu", "engine", "version") if (value := getattr(options, flag))]
-    words += [flag for flag, given in (("--drop", options.drop), ("--keep-holes", options.keep_holes)) if given]
+    chosen = {"gpu": options.gpu, "engine": options.engine, "engine-version": options.engine_version}
+    words += [f"--{flag} {value}" for flag, value in chosen.items() if value]
+    words += ["--drop"] if options.drop else []
     provenance = {
         "device": kernels.device,
         **kernels.provenance,
@@ -73,10 +74,7 @@ def _import(options: argparse.Namespace) -> None:
     say(f"{options.output}: {len(kernels.tables)} tables with {count} times, measured on {kernels.device}")
     dropped = kernels.dropped
     if options.drop:
-        say(
-            f"dropped: {dropped.impossible} impossible, {dropped.duplicates} duplicate, "
-            f"{dropped.holes} beside a complete grid"
-        )
+        say(f"dropped: {dropped.impossible} impossible, {dropped.duplicates} duplicate")
     for sentence in kernels.left_out:
         say(f"left out  {sentence}")
 
@@ -107,9 +105,11 @@ def _cells(entry: Any) -> list[str]:
 
     from hwspaces import formatted
 
-    axes = [f"{name} {values[0]:g}-{values[-1]:g} ({len(values)})" for name, values in entry.axes.items()]
-    # Not a number: shapes that were not measured.
-    measured = entry.seconds[~np.isnan(entry.seconds)]
+    axes = [
+        f"{name} {values.min():g}-{values.max():g} ({len(np.unique(values))})" for name, values in entry.axes.items()
+    ]
+    # Not a number: shapes of a grid that were not measured.
+    measured = entry.seconds[entry.measured]
     times = f"{measured.size}" if measured.size == entry.seconds.size else f"{measured.size} of {entry.seconds.size}"
     labels = ", ".join(f"{name} {value:g}" for name, value in entry.labels.items())
     ends = [formatted(float(time), "s", 3) for time in (measured.min(), measured.max())]

@@ -12,6 +12,7 @@ from sweeps.cli import (
     power_errors,
     request_errors,
     serving_errors,
+    step_errors,
     training_errors,
 )
 from sweeps.cli.outputs import pictures_argument
@@ -25,6 +26,7 @@ KINDS = {
     "kernels": (kernel_errors, "times of single kernels, by kind, precision, engine and device"),
     "power": (power_errors, "electrical power of single kernels, by kind and precision"),
     "serving": (serving_errors, "TTFT, TPOT and throughput of models that were served under load"),
+    "steps": (step_errors, "times of single steps of an engine, by model, batch and sequences"),
     "training": (training_errors, "passes of whole models in fp32 PyTorch, inference and training, by device"),
     "plausibility": (
         plausibility,

@@ -7,7 +7,7 @@ from typing import Any
 from hwspaces import formatted
 from jaxroof.batch import Batch, Decode, Prefill
 from jaxroof.efficiency import Efficiency, Hull, Surfaces
-from jaxroof.efficiency.hull import BEYOND, FEATURES, SHAPE, class_distance, hull_excesses, precision_distance
+from jaxroof.efficiency.hull import BEYOND, FEATURES, KINDRED, SHAPE, hull_excesses, kind_difference, precision_distance
 from jaxroof.hardware import Hardware
 from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import eager
@@ -17,7 +17,7 @@ from jaxroof.step.overlap import computing_hardware
 from jaxroof.step.placed import device_ops
 from jaxroof.step.step import evidence_known, evidence_of, host_time
 
-MEASURED_CORES = {False: "GPUs", True: "cores that a compiler schedules"}
+MEASURED_CORES = {False: "GPUs with waves of 32 threads", True: "cores that a compiler schedules"}
 """`Hull.compiled` -> the devices of the evidence, in words."""
 
 CAUSES = 2
@@ -96,10 +96,15 @@ def extrapolated(metrics: Mapping[str, float]) -> bool:
 
 def serving_beyond(scenario: Scenario, sequences: float, isl: float, osl: float) -> Beyond:
     """The same of a step under load: the mean batch that decodes, at the middle of its outputs, beside one prompt."""
+    return beyond(scenario, serving_step(sequences, isl, osl))
+
+
+def serving_step(sequences: float, isl: float, osl: float) -> Batch:
+    """The mean batch that decodes, at the middle of its outputs, beside one prompt."""
     # Requests that decode are at the middle of their outputs on average, hence ISL + OSL / 2 tokens of context.
     decode = Decode(sequences=sequences, context=sequences * (isl + 0.5 * osl))
     prefill = Prefill(sequences=1.0, tokens=isl, past=0.0)
-    return beyond(scenario, Batch(prefill=prefill, decode=decode, logits=sequences + 1.0))
+    return Batch(prefill=prefill, decode=decode, logits=sequences + 1.0)
 
 
 def without_hulls(tree: Any) -> Any:
@@ -135,6 +140,6 @@ def _causes(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> dict[str, 
     distance = precision_distance(hull, op)
     if distance > 0.0 and isinstance(op, Kernel):
         causes["precision"] = distance, f"{op.precision} was not measured, {' and '.join(hull.precisions)} were"
-    if (octaves := float(class_distance(hull, hardware))) > 0.0:
-        causes["compiled"] = octaves, f"kernels were measured on {MEASURED_CORES[hull.compiled]} alone"
+    if (octaves := KINDRED * float(kind_difference(hull, hardware))) > 0.0:
+        causes["kind"] = octaves, f"kernels were only measured on {MEASURED_CORES[hull.compiled]}"
     return causes

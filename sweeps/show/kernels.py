@@ -94,6 +94,38 @@ def errors_by_feature(family: str, scored: Sequence[ScoredKernels]) -> Any:
 
 
 @style.styled
+def blocks_by_context(scored: Sequence[ScoredKernels]) -> Any:
+    """A panel per kind of attention block: predicted over measured time against the context of its last token."""
+    families = sorted({one.group.family for one in scored})
+    devices = list(dict.fromkeys(one.group.device for one in scored))
+    fig, panels = _panels(
+        scored,
+        len(families),
+        "Attention blocks and their kernels: predicted over measured time, by context",
+        "Line: median of a device; shade: range of 90 % of all rows. Beside each name: median and mean absolute error.",
+    )
+    for axes, family in zip(panels, families, strict=True):
+        part = [one for one in scored if one.group.family == family]
+        _spread(axes, _context(part), _ratio(part), style.QUIET)
+        for colour, device in zip(style.SERIES_COLOURS, devices, strict=False):
+            own = [one for one in part if one.group.device == device]
+            if own:
+                _median(axes, _context(own), _ratio(own), colour, _name(device))
+        axes.set_title(f"{family[:1].upper()}{family[1:]}: {_error_text(_ratio(part))}", fontsize=8)
+        axes.set_xscale("log")
+        style.scaled_ticks(axes.xaxis, _context(part), "1", True)
+        axes.set_xlabel("Tokens of a sequence, cached and new")
+    # The panel that has most devices names them all.
+    most = max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
+    most.legend(fontsize=6, ncols=2, loc="upper center")
+    return fig
+
+
+def _context(scored: Sequence[ScoredKernels]) -> np.ndarray:
+    return np.maximum(_column(scored, "step") + _column(scored, "isl"), 1.0)
+
+
+@style.styled
 def power_against_measured(scores: Sequence[PowerScore]) -> Any:
     """A panel per table and precision: predicted against measured power; short runs, which the meter blurs, in grey."""
     names = list(dict.fromkeys(score.label for score in scores))

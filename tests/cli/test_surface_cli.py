@@ -25,10 +25,21 @@ def test_import_show_and_predict(measured, tmp_path, capsys):
     words = ["step", "--hardware", "H100", "--model", "llama-3.1-8b", "--decode", "16", "--context", "1000"]
     assert main([*words, "--efficiency", f"surface:{out}"]) == 0
     said = capsys.readouterr().out
-    assert "surface:own" in said and "beyond" not in said  # the model below has seen H100
+    assert "surface:own" in said and "octaves beyond the evidence" not in said  # the model below has seen H100
+    assert "surface model" in said and "bf16 products were not measured, fp8 with block scales were" in said
     assert main([*words, "--efficiency", f"surface:{out}", "--set", "hardware.memory.hbm.bandwidth=40TB/s"]) == 0
     said = capsys.readouterr().out
     assert "octaves beyond the evidence: HBM bytes per clock and core 3." in said
+
+
+def test_a_simulation_runs_on_tables(measured, tmp_path, capsys):
+    out = tmp_path / "own.nc"
+    assert main(["surface", "import", str(measured), "-o", str(out)]) == 0
+    words = ["serve", "--hardware", "H100", "--model", "llama-3.1-8b", "--weights", "fp8-block", "--concurrency", "2"]
+    words += ["--isl", "64", "--osl", "8", "--requests", "4", "--efficiency", f"surface:{out}"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "TPOT" in said and "surface clamped" in said and "4 finished" in said
 
 
 @pytest.mark.parametrize(
@@ -36,7 +47,6 @@ def test_import_show_and_predict(measured, tmp_path, capsys):
     [
         (lambda text: text.replace("16,1024,512,66", "16,1024,512,-66"), "row 1 (m 16, n 512, k 1024): -66 us"),
         (lambda text: text.replace("mfu", "share"), "not recognised"),
-        (lambda text: "\n".join(text.splitlines()[:-1]) + "\n", "holes"),
     ],
 )
 def test_bad_files_are_one_line_and_exit_2(measured, tmp_path, capsys, change, words):
@@ -50,7 +60,21 @@ def test_bad_files_are_one_line_and_exit_2(measured, tmp_path, capsys, change, w
 def test_what_is_dropped_is_counted(measured, tmp_path, capsys):
     measured.write_text(measured.read_text() + "16,1024,512,66,0.1\n")
     assert main(["surface", "import", str(measured), "-o", str(tmp_path / "own.nc"), "--drop"]) == 0
-    assert "0 impossible, 1 duplicate, 0 beside a complete grid" in capsys.readouterr().out
+    assert "dropped: 0 impossible, 1 duplicate" in capsys.readouterr().out
+
+
+def test_a_version_of_the_engine_is_not_that_of_the_program(tmp_path, capsys):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {"m": [1, 1], "n": 512, "k": 512, "dtype": "bfloat16", "latency_us": 9.0, "gpu": "h100_sxm"}
+    )
+    frame.assign(backend="vllm", version=["1", "2"]).to_parquet(tmp_path / "gemm.parquet")
+    words = ["surface", "import", str(tmp_path / "gemm.parquet"), "-o", str(tmp_path / "own.nc")]
+    assert main(words) == 2
+    assert "choose one with --engine-version: 1, 2" in capsys.readouterr().err
+    for flag in ("--engine-version", "--version"):
+        assert main([*words, flag, "2", "--force"]) == 0
+        assert "1 tables with 1 times" in capsys.readouterr().out
 
 
 def test_without_an_action_it_says_so(capsys):

@@ -119,7 +119,7 @@ def additive_batches(folder: Path) -> tuple[str, str, str, str]:
 
 def interpolation(folder: Path) -> tuple[str, str, str, str]:
     """Jumps between neighbouring shapes of a table of measured products."""
-    found = imported([folder / "kernels" / GEMM_FILE], wanted=WantedRows(gpu="h100_sxm", engine="vllm"), holes="keep")
+    found = imported([folder / "kernels" / GEMM_FILE], wanted=WantedRows(gpu="h100_sxm", engine="vllm"))
     products = next(own for own in found.tables if own.name == "linear_bf16")
     device = hwspaces.hardware(found.device).hardware
     jumps = boundary_jumps(products, hwspaces.efficiency("learned").efficiency, device)

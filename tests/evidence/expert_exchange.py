@@ -1,25 +1,20 @@
-"""Published times of expert kernels, predicted and fitted: `python -m tests.evidence.expert_exchange`.
+"""Published times of expert kernels, predicted: `python -m tests.evidence.expert_exchange`.
 
-The low-latency kernels' constants of hwspaces/technology/links.toml are fitted to half of the groups and judged on the
-other half. Of kernels that forward tokens inside of nodes nothing is fitted: NCCL's constants for an all-to-all predict
-them.
+Nothing is fitted to them: constants are those that `tests.evidence.expert_tables` fits to measured tables of H100 and
+H200. Published ones are of H800, whose NVLink has less than half of H100's bandwidth, and of 8 to 256 devices.
 """
 
 import argparse
 import dataclasses
 import sys
-from collections.abc import Sequence
-from typing import Any
 
 import hwspaces
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
-from jaxroof.hardware import Links
-from jaxroof.op import Collective, Fanout, copies, distinct_devices
-from sweeps.run.precision import precision
+from jaxroof.fanout import Fanout, copies, distinct_devices
+from jaxroof.op import Collective
+from sweeps.measure.validate.exchange_rows import shipped
 from tests.evidence.harness import command
-from tests.evidence.least_squares import fitted
-from tests.evidence.parameters import Parameter
 
 HIDDEN, EXPERTS, TOP_K, NODE = 7168.0, 256.0, 8.0, 8.0
 """Elements of a token, experts, those that it is sent to, and devices of a node in all of the tables."""
@@ -54,7 +49,15 @@ class Published:
     def fanout(self) -> Fanout:
         """Who needs a token."""
         reached = None if self.groups is None else min(self.groups, 4.0)
-        return Fanout(holders=self.devices, experts=EXPERTS, choices=TOP_K, groups=self.groups, reached=reached)
+        return Fanout(
+            holders=self.devices,
+            experts=EXPERTS,
+            choices=TOP_K,
+            groups=self.groups,
+            reached=reached,
+            token_bytes=self.token_bytes,
+            back=self.operation == "combine",
+        )
 
     @property
     def measured(self) -> float:
@@ -112,62 +115,26 @@ TABLES = [
 ]
 """All published entries. V2's table names architectures alone: their usual products are taken."""
 
-FITTED = (8, 32, 128)
-"""Devices of the low-latency rows that are fitted; the others judge."""
-
-PARAMETERS = [
-    Parameter("fixed_time", 4e-5, 1.5, 1e-6, 1e-3, "weak prior: tens of microseconds"),
-    Parameter("scale_up.share", 0.8, 1.5, 0.05, 1.0, "weak prior"),
-    Parameter("scale_out.share", 0.8, 1.5, 0.05, 1.0, "weak prior"),
-]
-"""Constants of low-latency kernels: the fixed time is the kernel's and so common to the links."""
+CORES = 24.0
+"""Cores that DeepEP's own tables of its normal kernels were measured with: tests/test_internode.py, num_sms."""
 
 
-def predicted(row: Published, values: dict[str, Any] | None = None) -> Any:
-    """Time in s of one entry, with the catalogue's constants or with others of low-latency kernels."""
+def predicted(row: Published) -> float:
+    """Time in s of one entry with the shipped constants: of kernels that forward, transmission alone."""
     links = hwspaces.hardware(row.device).hardware.links
-    return collective_time(links if values is None else _replaced(links, values), row.op, LinkEfficiency(losses=1.0))
-
-
-def _replaced(links: Links, values: dict[str, Any]) -> Links:
-    changed = {}
-    for tier in ("scale_up", "scale_out"):
-        link = getattr(links, tier)
-        protocol = dataclasses.replace(
-            link.transport.dispatch, fixed_time=values["fixed_time"], share=values[f"{tier}.share"]
-        )
-        changed[tier] = dataclasses.replace(link, transport=dataclasses.replace(link.transport, dispatch=protocol))
-    return dataclasses.replace(links, **changed)
-
-
-def fit(rows: Sequence[Published]) -> dict[str, float]:
-    """Constants of low-latency kernels that minimise log ratios over `rows`."""
-    import jax.numpy as jnp
-
-    with precision("float64"):
-        return fitted(
-            lambda values: jnp.stack([predicted(row, values) for row in rows]),
-            [row.measured for row in rows],
-            [0.05] * len(rows),
-            PARAMETERS,
-        )
+    kernels = dataclasses.replace(shipped(), cores=CORES, notify_time=0.0, peer_time=0.0)
+    return float(collective_time(links, row.op, LinkEfficiency(losses=1.0, exchange=kernels)))
 
 
 @command()
 def main(options: argparse.Namespace) -> None:
-    """Print every entry with its prediction, and refitted constants; returns the exit status."""
+    """Print every entry with its prediction; returns the exit status."""
     for row in TABLES:
-        time, part = float(predicted(row)), "fitted" if row.source == LOW_LATENCY and row.devices in FITTED else "other"
+        time = predicted(row)
         print(
-            f"{row.source[-40:]:42}{row.device:10}{row.operation:9}{row.devices:5g} devices  {part:7}"
+            f"{row.source[-40:]:42}{row.device:10}{row.operation:9}{row.devices:5g} devices  "
             f"{row.measured * 1e6:8.0f} us  predicted {time * 1e6:8.0f} us  {100 * (time / row.measured - 1):+6.1f} %"
         )
-    low = [row for row in TABLES if row.source == LOW_LATENCY]
-    half, whole = fit([row for row in low if row.devices in FITTED]), fit(low)
-    print("# of all low-latency rows", {path: f"{value:.4g}" for path, value in whole.items()})
-    time, up, out = half["fixed_time"] * 1e6, half["scale_up.share"], half["scale_out.share"]
-    print(f"[link.NVLink]\ndispatch = {{ fixed_time_us = {time:.3g}, share = {up:.3g} }}")
-    print(f"[link.network]\ndispatch = {{ share = {out:.3g} }}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Hulls of an engine's file, whose constants stay: `python -m tests.evidence.hull_fit --data DIR --engine vllm`."""
+"""Spreads and hulls of an engine's file, whose constants stay.
+
+`python -m tests.evidence.hull_fit --data DIR --engine vllm`
+"""
 
 import argparse
 import sys
@@ -7,11 +10,12 @@ from pathlib import Path
 from rich.console import Console
 
 import hwspaces
+from hwspaces.performance.efficiency_file import spread_line
 from hwspaces.performance.kernel_tables import hull_lines
-from jaxroof.efficiency import Hull
 from tests.evidence.harness import data, fitting
-from tests.evidence.hulls import hulls
+from tests.evidence.hulls import hulls, measured
 from tests.evidence.learned_fit import COLLECTIVE_HULL, FITS, KERNELS, all_groups, assembled
+from tests.evidence.spreads import spreads
 
 
 @fitting(data("folder with kernels/"), KERNELS, width=160)
@@ -21,14 +25,17 @@ def main(options: argparse.Namespace, console: Console) -> str:
     fits = [found for each in FITS for found in each(options.data, engine)]
     entry = hwspaces.efficiency(f"learned-{engine}")
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
+    rows = measured(all_groups(options.data), engine, entry.efficiency)
+    for path, spread in spreads(entry.efficiency, fits, rows).items():
+        text = with_lines(text, path, "spread", [spread_line(spread)])
     found = hulls(fits, all_groups(options.data), engine, assembled, console)
     for path, hull in {**found, "collective": COLLECTIVE_HULL}.items():
-        text = with_hull(text, path, hull)
+        text = with_lines(text, path, "hull.", hull_lines(hull))
     return text
 
 
-def with_hull(text: str, table: str, hull: Hull) -> str:
-    """The text of an efficiency file with the hull of one of its tables replaced, or added where there was none.
+def with_lines(text: str, table: str, begin: str, lines: list[str]) -> str:
+    """The text of an efficiency file with those lines of one table that begin so replaced, or added where none did.
 
     Raises:
       ValueError: one line, where the table is missing.
@@ -38,10 +45,10 @@ def with_hull(text: str, table: str, hull: Hull) -> str:
         raise ValueError(f"{table}: the file has no such table")
     end = text.find("\n[", start + 1)
     block = text[start : len(text) if end < 0 else end].rstrip("\n").split("\n")
-    kept = [line for line in block if not line.startswith("hull.")]
-    place = next((i for i, line in enumerate(kept) if line.startswith("source")), len(kept))
-    lines = "\n".join([*kept[:place], *hull_lines(hull), *kept[place:]])
-    return text[:start] + lines + ("\n" if end < 0 else "\n" + text[end:])
+    first = next((i for i, line in enumerate(block) if line.startswith((begin, "source", "hull."))), len(block))
+    kept = [line for line in block[first:] if not line.startswith(begin)]
+    whole = "\n".join([*block[:first], *lines, *kept])
+    return text[:start] + whole + ("\n" if end < 0 else "\n" + text[end:])
 
 
 if __name__ == "__main__":

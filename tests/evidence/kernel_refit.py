@@ -23,12 +23,12 @@ from sweeps.measure.kernel_data.experts import expert_groups
 from sweeps.measure.kernel_data.gemm import gemm_groups
 from sweeps.measure.kernel_data.group import KernelGroup
 from tests.evidence.harness import data, fitting, several
-from tests.evidence.hulls import hulls
+from tests.evidence.hulls import hulls, measured
 from tests.evidence.learned_fit import KERNELS, fit_source, fit_table
 from tests.evidence.learned_kernels.experts import fit_experts
 from tests.evidence.learned_kernels.gemm import fit_gemm
 from tests.evidence.learned_kernels.result import KernelFit, all_rows
-from tests.evidence.spreads import widened
+from tests.evidence.spreads import with_spreads
 
 KINDS: dict[str, tuple[Callable[[Path, str], list[KernelFit]], Callable[[Path], list[KernelGroup]]]] = {
     "products": (fit_gemm, gemm_groups),
@@ -57,7 +57,7 @@ def main(options: argparse.Namespace, console: Console) -> str:
         return over(entry.efficiency, own, shipped)
 
     fits = [dataclasses.replace(fit, kernel=_owned(fit, entry.efficiency, shipped)) for fit in fits]
-    everything = widened(assembled(fits), groups, engine)
+    everything = with_spreads(assembled(fits), fits, measured(groups, engine, assembled(fits)))
     found = hulls(fits, groups, engine, assembled, console)
     kernels = {}
     for fit in fits:

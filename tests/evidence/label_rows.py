@@ -11,7 +11,7 @@ import numpy as np
 
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
-from jaxroof.layers.attention import UNFUSED_SOFTMAX_FLOPS, softmax_readings
+from jaxroof.layers.attention_kernels import UNFUSED_SOFTMAX_FLOPS, softmax_readings
 from jaxroof.layers.linear import elementwise, linear
 from jaxroof.model import WeightFormat
 from jaxroof.op import Kernel

@@ -1,308 +1,245 @@
-"""All scores of measured data by kind, what ran, device, engine and date: `python -m tests.evidence.matrix --data DIR`.
+"""All measured data against predictions, by cell: `python -m tests.evidence.matrix --data DIR`.
 
-A score is of rows that constants were fitted to, or of rows that they were not; the two never share a line. It goes
-into a dataset, `evidence.nc`, and onto a page.
+Rows that constants were fitted to and rows that they were not never share a cell. The scores go into a dataset of rows,
+`evidence.nc`, from which `--from` makes tables again; `--write` keeps the figures of all cells in
+tests/evidence/figures.csv and writes docs/evidence/matrix.md; `--check` compares with what is kept, and fails where a
+cell that was left out of every fit has become worse by 2 points and a tenth.
 """
 
 import argparse
-import functools
-import math
-import re
+import concurrent.futures
+import multiprocessing
+import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
+from rich.console import Console
+from rich.table import Table
 
-import hwspaces
 from hwspaces.files import unfinished
-from jaxroof.efficiency.timing import NINETY_PERCENT
-from sweeps.measure.validate.collective_errors import collective_errors, kind_name
-from sweeps.measure.validate.die_areas import die_areas
-from sweeps.measure.validate.kernel_errors import kernel_errors, learned_name
-from sweeps.measure.validate.kernel_power import power_scores
-from sweeps.measure.validate.relative_errors import errors, grouped
-from sweeps.measure.validate.serving.attempt import attempted
-from sweeps.measure.validate.serving.scores import throughput
-from sweeps.measure.validate.serving.serving_points import points
-from sweeps.measure.validate.single_requests import request_errors
-from sweeps.measure.validate.training_passes import measured_passes, scored_passes
-from tests.evidence import inferencex_points, link_fit, mlenergy, other_devices, saturated_throughput
-from tests.evidence.engine_constants import engine_efficiencies
-from tests.evidence.harness import command, data, flag, several
-from tests.evidence.training_rows import training_runs
-from tests.evidence.training_runs import scored_runs
+from jaxroof.numerics.arrays import jax
+from sweeps.measure.validate.relative_errors import grouped
+from sweeps.run.compile_cache import compilation_cache
+from tests.evidence.figures import KEPT, Move, cells, moves, read, summary, table_by, text_of
+from tests.evidence.harness import command, flag, several
+from tests.evidence.matrix_page import page
+from tests.evidence.matrix_rows import SOURCES
+from tests.evidence.matrix_rows.part import LABELS, Left, Measured, Part
 
-KERNELS, SAMPLE, RUNS = "kernels", "e2e/silicon_sample.csv", "e2e/tam_ground_truth.csv"
-PROFILES = "other/vidur_llmcompass_collectives.csv"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "matrix.md"
 
-LABELS = ("kind", "case", "device", "engine", "date")
-"""What scores are told apart by; `date` is the day of a measurement, or the version of an engine or library."""
+TOTALS = "kind,case"
+"""What rows are told apart by where nothing else is asked for."""
 
-FIGURES = {
-    "rows": "measured values",
-    "median": "median of the absolute errors, predicted / measured - 1",
-    "mape": "mean of the absolute errors",
-    "signed": "median of the errors",
-    "coverage": "share of the values inside the 90 % interval, where one is stated",
-}
+LIMITED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Of the environment: threads of one process, which has a core of its own."""
 
 
-class Part(NamedTuple):
-    """Measured values that share all labels, and their predictions in the same unit; arrays of shape [rows]."""
+class Scored(NamedTuple):
+    """What became of one share of a source."""
 
-    kind: str
-    case: str
-    device: str
-    engine: str
-    date: str
-    fitted: bool  # whether constants of the predictions were fitted to them
-    predicted: np.ndarray
-    measured: np.ndarray
-    spread: np.ndarray | float = math.nan  # claimed standard deviation of the logarithm
+    name: str
+    parts: list[Part]
+    left: list[Left]
+    seconds: float
+    working: float  # s of a core
 
 
-Source = Callable[[Path], Iterable[Part]]
+def scored(name: str, folder: Path, share: int, whole: bool = True) -> Scored:
+    """The rows of one share of a source; a source that cannot be read is left out with its reason."""
+    begun, working, entry = time.perf_counter(), time.process_time(), SOURCES[name]
+    data = Measured(folder, share, entry.shares, whole)
+    parts: list[Part] = []
+    try:
+        parts += (part._replace(source=name) for part in entry.parts(data) if len(part.measured))
+    except (ValueError, OSError) as error:  # what was read of it before counts
+        data.left.append(Left(f"{name} ends: {error}", 0))
+    jax.clear_caches()  # of programs of a gigabyte and more, which later shares do not run
+    return Scored(name, _joined(parts), data.left, time.perf_counter() - begun, time.process_time() - working)
 
 
-def kernels(data: Path) -> Iterator[Part]:
-    """Single kernels; fitted are those of devices that the provenance of the engine's constants names."""
-    fitted_devices = functools.cache(_fitted_devices)
-    for one in kernel_errors(data / KERNELS).scored:
-        group = one.group
-        device = hwspaces.hardware(group.device).name
-        fitted = device in fitted_devices(learned_name(group.engine))
-        labels = f"{group.family} {group.precision}", device, group.engine, group.version
-        yield Part("kernels", *labels, fitted, one.seconds, group.seconds, one.spread)
-
-
-def _fitted_devices(efficiency: str) -> frozenset[str]:
-    """Devices whose kernels constants were fitted to, by their sources: "... on h100_sxm, l40s (aiconfigurator"."""
-    texts = hwspaces.efficiency(efficiency).sources.values()
-    lists = [found[1].split(", ") for text in texts if (found := re.search(r" on ([\w, ]+) \(aiconfigurator", text))]
-    return frozenset(hwspaces.hardware(name).name for names in lists for name in names)
-
-
-def collectives(data: Path) -> Iterator[Part]:
-    """Collectives of tables and profiles; what a fit of links has seen is fitted."""
-    for file in (f"{KERNELS}/aic_comm.csv", PROFILES):
-        scored = collective_errors(data / file).scored
-        seen = {id(row) for row in link_fit.fittable([one.row for one in scored])}
-        for one in scored:
-            row = one.row
-            labels = f"{kind_name(row)} {row.mode}", row.device, row.family, row.version
-            yield _single("collectives", *labels, id(row) in seen, one.predicted, row.seconds)
-
-
-def power(data: Path) -> Iterator[Part]:
-    """Board power of single kernels from their measured times, where the meter was filled."""
-    for one in power_scores(data / KERNELS)[0]:
-        group = one.group
-        labels = one.label, hwspaces.hardware(group.device).name, group.engine, group.version
-        for fitted in (True, False):
-            rows = one.filled & (one.held_out != fitted)
-            yield Part("power", *labels, fitted, one.power[rows], one.measured[rows])
-
-
-def energy(data: Path) -> Iterator[Part]:
-    """Served models in steady decoding; energies were fitted to the power of half of them at the measured time."""
-    for one in mlenergy.predicted(data):
-        for name, (predicted, measured) in mlenergy.FIGURES.items():
-            labels = f"{name} {one.steady.model}", one.steady.row.gpu, one.steady.row.engine, ""
-            yield _single("energy", *labels, not one.steady.held_out, predicted(one), measured(one))
-
-
-def requests(data: Path) -> Iterator[Part]:
-    """Requests that were served one at a time, which no fit sees."""
-    for one in request_errors(data / RUNS, hwspaces.efficiency("learned").efficiency).scored:
-        for metric, measured in one.served.measured.items():
-            labels = f"{metric} {one.served.model}", one.served.gpu, "vllm", ""
-            yield _single("single requests", *labels, False, one.predicted[metric], measured)
-
-
-def served(data: Path) -> Iterator[Part]:
-    """Served models whose labels nothing speaks against: TPOT on Hopper is fitted, all else is not."""
-    found, _ = points(data / SAMPLE)
-    for one in attempted(found)[0]:
-        point = one.point
-        if point.suspect is None:
-            hopper = hwspaces.hardware(point.gpu).architecture == "Hopper"
-            for metric in ("ttft", "tpot", "throughput"):
-                labels = f"{metric} {point.model_name}", point.gpu, point.engine, point.date
-                yield _single("served models", *labels, metric == "tpot" and hopper, one.ratio(metric), 1.0)
-
-
-def dated(data: Path) -> Iterator[Part]:
-    """Served models of InferenceX by day: TTFT is the median, TPOT the mean where there is one."""
-    found, _ = inferencex_points.published(data)
-    known = {one.point.row: one for one in attempted([one.point for one in found])[0]}
-    for run in found:
-        point, one = run.point, known.get(run.point.row)
-        if one is None or one.median_ttft is None:
-            continue
-        rate = throughput(point, one.ttft, one.tpot) / throughput(point, point.ttft, point.tpot)
-        values = {
-            "ttft": (one.median_ttft, run.median_ttft),
-            "tpot": (one.tpot, point.tpot),
-            "throughput": (rate, 1.0),
+def _joined(parts: Sequence[Part]) -> list[Part]:
+    """Parts of the same labels as one."""
+    found = []
+    for labels, each in grouped(parts, lambda part: tuple(getattr(part, name) for name in LABELS)).items():
+        arrays = {
+            name: np.concatenate([np.broadcast_to(getattr(part, name), part.measured.shape) for part in each])
+            for name in ("predicted", "measured", "spread")
         }
-        for metric, pair in values.items():
-            labels = f"{metric} {point.model_name} {run.precision}", point.gpu, run.framework, point.date
-            yield _single("served models by day", *labels, False, *pair)
+        found.append(Part(**dict(zip(LABELS, labels, strict=True)), **arrays))
+    return found
 
 
-def saturated(data: Path) -> Iterator[Part]:
-    """Output tokens/s of saturated engines."""
-    efficiencies = engine_efficiencies()
-    for read in saturated_throughput.SOURCES.values():
-        for one in saturated_throughput.found(read(data, efficiencies), efficiencies):
-            row = one.row
-            labels = f"{row.source}, {'30 B and more' if row.large else 'fewer'}", row.gpu, row.engine, ""
-            yield _single("saturated throughput", *labels, False, one.predicted, row.tokens_per_second)
+def every(names: Sequence[str], folder: Path, jobs: int, whole: bool) -> Iterator[Scored]:
+    """All shares of the sources as they end, on so many processes."""
+    tasks = [(name, share) for name in names for share in range(SOURCES[name].shares)]
+    if jobs == 1 or len(tasks) == 1:
+        yield from (scored(name, folder, share, whole) for name, share in tasks)
+        return
+    context = multiprocessing.get_context("spawn")
+    # Processes are not replaced after some tasks: in Python 3.12.1 the executor then waits forever.
+    with concurrent.futures.ProcessPoolExecutor(jobs, context, initializer=compilation_cache) as pool:
+        running = [pool.submit(scored, name, folder, share, whole) for name, share in tasks]
+        for done in concurrent.futures.as_completed(running):
+            yield done.result()
 
 
-def others(data: Path) -> Iterator[Part]:
-    """Accelerators that are not GPUs; a fit of links has seen static batches, and shares of arrays single products."""
-    efficiency = hwspaces.efficiency("learned").efficiency
-    for read in other_devices.SOURCES.values():
-        for one in read(data, efficiency, []):
-            labels = f"{one.case}, {one.metric}", one.device, "", ""
-            found = _single("other accelerators", *labels, one.fitted, one.predicted, one.measured)
-            yield found._replace(spread=one.spread)
+# The dataset of rows.
 
 
-def training(data: Path) -> Iterator[Part]:
-    """Passes of whole models in fp32 PyTorch, which the fit of its kernels does not see."""
-    for one in scored_passes(measured_passes(data / RUNS)[0], hwspaces.efficiency("eager_fp32").efficiency):
-        label = one.label
-        labels = f"{label.mode} {label.model}", label.gpu, "pytorch", ""
-        yield _single("training passes", *labels, False, one.forward + one.backward, label.total)
-
-
-def runs(data: Path) -> Iterator[Part]:
-    """Iterations of published training runs, which no fit sees."""
-    found, _ = training_runs(data)
-    for one in scored_runs(found, hwspaces.efficiency("learned").efficiency):
-        run = one.run
-        labels = f"{run.case} {run.precision}", run.device, run.engine, ""
-        yield _single("training runs", *labels, False, one.predicted, run.seconds)
-
-
-def areas(data: Path) -> Iterator[Part]:
-    """Dies of published size; those that are upper limits are left out."""
-    known = {one.die: one for one in die_areas() if not one.limit}
-    for one in known.values():
-        yield _single("die area", "die", one.die, "", "", one.fitted, one.predicted, one.known)
-
-
-def _single(kind: str, case: str, device: str, engine: str, date: str, fitted: bool, *values: float) -> Part:
-    predicted, measured = (np.array([value]) for value in values)
-    return Part(kind, case, device, engine, date, fitted, predicted, measured)
-
-
-SOURCES: dict[str, Source] = {
-    "kernels": kernels,
-    "collectives": collectives,
-    "power": power,
-    "energy": energy,
-    "requests": requests,
-    "training": training,
-    "runs": runs,
-    "areas": areas,
-    "saturated": saturated,
-    "others": others,
-    "served": served,
-    "dated": dated,
-}
-"""Name on the command line -> its rows."""
-
-
-def scores(parts: Iterable[Part]) -> xr.Dataset:
-    """Errors of rows that agree in all of `LABELS` and in whether they were fitted, along `score`."""
-    groups = grouped(parts, lambda part: part[: len(LABELS) + 1])
-    keys = sorted(groups)
-    figures = np.array([_figures(groups[key]) for key in keys]).reshape(-1, len(FIGURES))
-    columns = {name: np.array([key[i] for key in keys], object) for i, name in enumerate(LABELS)}
-    columns["fitted"] = np.array([key[-1] for key in keys], bool)
+def dataset(parts: Sequence[Part], left: Sequence[Left] = ()) -> xr.Dataset:
+    """Every row along `row`, in the order of its part along `part`: ratios and spreads, with labels of parts."""
+    columns = {name: np.array([getattr(part, name) for part in parts], object) for name in LABELS}
+    ratios = [part.predicted / part.measured for part in parts]
+    spreads = [np.broadcast_to(part.spread, part.measured.shape) for part in parts]
+    words = {"long_name": "predicted / measured", "units": "1"}, {"long_name": "claimed sd of its logarithm"}
     return xr.Dataset(
-        {name: ("score", figures[:, i], {"long_name": words}) for i, (name, words) in enumerate(FIGURES.items())},
-        {name: ("score", column) for name, column in columns.items()},
+        {
+            "ratio": ("row", np.concatenate(ratios).astype(np.float32), words[0]),
+            "spread": ("row", np.concatenate(spreads).astype(np.float32), words[1]),
+            "rows": ("part", np.array([len(part.measured) for part in parts]), {"long_name": "rows of the part"}),
+            "without": ("reason", np.array([one.rows for one in left], int), {"long_name": "rows without prediction"}),
+        },
+        {name: ("part", column) for name, column in columns.items()}
+        | {"reason": ("reason", np.array([one.reason for one in left], object))},
     )
 
 
-def _figures(parts: Sequence[Part]) -> tuple[float, ...]:
-    predicted, measured = (np.concatenate([getattr(p, name) for p in parts]) for name in ("predicted", "measured"))
-    spread = np.concatenate([np.broadcast_to(part.spread, part.measured.shape) for part in parts])
-    found, known = errors(predicted, measured), np.isfinite(spread)
-    inside = np.abs(np.log(predicted[known] / measured[known])) <= NINETY_PERCENT * spread[known]
-    return len(measured), found.median, found.mape, found.signed, float(np.mean(inside)) if known.any() else math.nan
+def parts_of(found: xr.Dataset) -> tuple[list[Part], list[Left]]:
+    """The parts of such a dataset, measured values 1, and rows without a prediction."""
+    ends = np.cumsum(found.rows.values)
+    ratios, spreads = (np.split(found[name].values.astype(float), ends[:-1]) for name in ("ratio", "spread"))
+    labels = [[str(value) for value in found[name].values] for name in LABELS]
+    parts = [
+        Part(**dict(zip(LABELS, own, strict=True)), predicted=ratio, measured=np.ones(len(ratio)), spread=spread)
+        for *own, ratio, spread in zip(*labels, ratios, spreads, strict=True)
+    ]
+    pairs = zip(found.reason.values, found.without.values, strict=True)
+    return parts, [Left(str(reason), int(rows)) for reason, rows in pairs]
 
 
-def page(parts: Sequence[Part]) -> str:
-    """Tables in Markdown of every kind: by device and engine, and by what ran; rows are pooled over dates."""
-    lines = [PREFACE]
-    for kind, own in grouped(parts, lambda part: part.kind).items():
-        lines.append(f"## {kind[0].upper()}{kind[1:]}\n")
-        lines += _table(("device", "engine"), own, lambda part: (part.device, part.engine or "-"))
-        lines += _table(("what ran",), own, lambda part: (part.case,))
-    return "\n".join(lines)
-
-
-PREFACE = """# Errors on measured data
-
-Every measured row of the evidence against its prediction under `learned`, in %: median and mean of the absolute errors,
-median of the errors with their sign, and the share of rows inside the stated 90 % interval. Constants were fitted to
-the *fitted* rows or to some of them, so their errors are no accuracy; *left out* are all others. `make evidence
-DATA=DIR` writes this page, and `evidence.nc` with a score for every case, device, engine and date.
-"""
-
-SIDES = {False: "left out", True: "fitted"}
-
-
-def _table(heads: tuple[str, ...], parts: Sequence[Part], label: Callable[[Part], tuple[str, ...]]) -> Iterator[str]:
-    """Lines of one table, rows that were fitted beside those that were not."""
-    columns = [*heads]
-    for words in SIDES.values():
-        columns += [f"{words}: rows", "median, MAPE", "signed", "in 90 %"]
-    yield f"| {' | '.join(columns)} |"
-    yield f"|{'---|' * len(columns)}"
-    for names, members in sorted(grouped(parts, label).items()):
-        sides = [_cells([part for part in members if bool(part.fitted) == fitted]) for fitted in SIDES]
-        yield f"| {' | '.join((*names, *sides))} |"
-    yield ""
-
-
-def _cells(parts: Sequence[Part]) -> str:
-    if not parts:
-        return " | ".join(" " * 4)
-    rows, median, mape, signed, covered = _figures(parts)
-    inside = "-" if math.isnan(covered) else f"{100 * covered:.0f}"
-    return f"{rows:,} | {100 * median:.1f}, {100 * mape:.1f} | {100 * signed:+.1f} | {inside}"
+# The command.
 
 
 @command(
-    data("folder with kernels/, e2e/ and other/"),
-    several("--only", SOURCES, "these rows alone"),
-    flag("-o", "--output", type=Path, default=Path("evidence.nc"), help="dataset, and page as .md"),
+    flag("--data", type=Path, metavar="DIR", help="folder of the measured files"),
+    flag("--from", dest="kept", type=Path, metavar="FILE", help="rows of an earlier run in place of --data"),
+    several("--only", SOURCES, "this source alone"),
+    flag("--all", action="store_true", help="every row, in place of samples of what takes longest"),
+    flag("--by", metavar="LABELS", help=f"print errors by some of {', '.join(LABELS)} (default: {TOTALS})"),
+    flag("--write", action="store_true", help="keep the figures, and write the page"),
+    flag(
+        "--check",
+        nargs="?",
+        const=KEPT,
+        type=Path,
+        metavar="FILE",
+        help="compare with the figures that are kept, or with those of a file; 1 where a cell is worse",
+    ),
+    flag("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes (default: one per core)"),
+    flag("-o", "--output", type=Path, default=Path("evidence.nc"), help="dataset of all rows (default: evidence.nc)"),
 )
-def main(options: argparse.Namespace) -> None:
-    """Score, print progress, write dataset and page; returns the exit status."""
+def main(options: argparse.Namespace) -> int:
+    """Score, print, and write or check the figures."""
+    if (options.data is None) == (options.kept is None):
+        raise ValueError("give either --data DIR or --from FILE")
+    if options.write and options.only:
+        raise ValueError("--write keeps figures of all sources: it goes without --only")
+    parts, left = _read(options) if options.data is None else _scored(options)
+    if not parts:
+        raise ValueError(f"no row has a prediction: {left[0].reason if left else 'no source'}")
+    console = Console(width=160)
+    _print_table(console, parts, (options.by or TOTALS).split(","))
+    for one in left:
+        console.print(f"left out: {f'{one.rows} rows: ' * (one.rows > 0)}{one.reason} {one.names}", highlight=False)
+    found = cells(parts)
+    console.print(summary(found))
+    if options.write:
+        _replace(KEPT, text_of(found))
+        _replace(PAGE, page(parts, left))
+        console.print(f"{KEPT} and {PAGE} are written")
+    if options.check is None:
+        return 0
+    kept = read(options.check)
+    console.print(f"{len(found.keys() - kept.keys())} cells are new")
+    return _checked(console, list(moves(found, kept, _kinds(options, parts))))
+
+
+def _read(options: argparse.Namespace) -> tuple[list[Part], list[Left]]:
+    with xr.open_dataset(options.kept) as found:
+        parts, left = parts_of(found.load())
+    return [part for part in parts if not options.only or part.source in options.only], left
+
+
+def _scored(options: argparse.Namespace) -> tuple[list[Part], list[Left]]:
+    if not options.data.is_dir():
+        raise ValueError(f"{options.data}: no such folder")
+    os.environ.update(dict.fromkeys(LIMITED, "1"))
+    compilation_cache()
     parts: list[Part] = []
-    for name in options.only or SOURCES:
-        begun, before = time.perf_counter(), len(parts)
-        parts += [part for part in SOURCES[name](options.data) if len(part.measured)]
-        rows = sum(len(part.measured) for part in parts[before:])
-        print(f"{name}: {rows:,} rows in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-    found = scores(parts)
-    text, paper = page(parts), options.output.with_suffix(".md")
-    for file, write in ((options.output, found.to_netcdf), (paper, lambda path: path.write_text(text))):
-        part = unfinished.begun(file)
-        write(part)
-        unfinished.adopted(part, file)
-    print(f"{options.output} and {paper}: {found.sizes['score']:,} scores")
+    left: list[Left] = []
+    begun = time.perf_counter()
+    for one in every(options.only or list(SOURCES), options.data, options.jobs, options.all):
+        rows = sum(len(part.measured) for part in one.parts)
+        took = f"{one.seconds:.0f} s, {one.working:.0f} s of a core"
+        print(f"{one.name}: {rows:,} rows in {took}", file=sys.stderr, flush=True)
+        parts, left = parts + one.parts, left + one.left
+    # In one order, whichever process ended first.
+    parts.sort(key=lambda part: tuple(getattr(part, name) for name in LABELS))
+    left.sort()
+    print(f"all: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+    if parts:
+        unfinished_file = unfinished.begun(options.output)
+        dataset(parts, left).to_netcdf(unfinished_file)
+        unfinished.adopted(unfinished_file, options.output)
+    return parts, left
+
+
+def _kinds(options: argparse.Namespace, parts: Sequence[Part]) -> list[str] | None:
+    """Kinds that were scored, where some sources were asked for alone; None: all."""
+    return sorted({part.kind for part in parts}) if options.only else None
+
+
+def _print_table(console: Console, parts: Sequence[Part], labels: Sequence[str]) -> None:
+    names = dict.fromkeys(("kind", "case", *labels, "fitted by"))
+    table = Table(title="predicted / measured - 1 in %, rows inside the 90 % interval in %, its factor either way")
+    for name in (*names, "rows", "median", "MAPE", "signed", "in 90 %", "factor"):
+        table.add_column(name)
+    for (*key, fit), each in table_by(parts, labels).items():
+        errors = (f"{each.median:.1f}", f"{each.mape:.1f}", f"{each.signed:+.1f}")
+        stated = ("-", "-") if np.isnan(each.coverage) else (f"{each.coverage:.0f}", f"{each.width:.2f}")
+        table.add_row(*key, fit or "left out", f"{each.rows:,}", *errors, *stated)
+    console.print(table)
+
+
+def _checked(console: Console, found: Sequence[Move]) -> int:
+    """Print what moved; 1 where something fails."""
+    failed = [one for one in found if one.fails]
+    table = Table(title="cells that moved: median, MAPE in %")
+    for name in ("what", "cell", "fitted by", "rows", "before", "now"):
+        table.add_column(name)
+    for one in [*failed, *(one for one in found if not one.fails)]:
+        texts = ("-" if each is None else f"{each.median:.1f}, {each.mape:.1f}" for each in (one.before, one.now))
+        rows = str((one.now or one.before).rows)  # type: ignore[union-attr]
+        words = f"{one.why}: fails" if one.fails else one.why
+        table.add_row(words, str(one.cell), one.cell.fit or "left out", rows, *texts)
+    if found:
+        console.print(table)
+    console.print(
+        f"{len(failed)} of the cells that were left out fail" if failed else "no cell that was left out fails"
+    )
+    return int(bool(failed))
+
+
+def _replace(file: Path, text: str) -> None:
+    part = unfinished.begun(file)
+    Path(part).write_text(text, encoding="utf-8")
+    unfinished.adopted(part, file)
 
 
 if __name__ == "__main__":

@@ -157,7 +157,10 @@ def _served(row: CsvRow, device: str, n: float, low: float, efficiency: Efficien
     )
     with eager():
         found = throughput(load, efficiency)
-    return Scored("served by vLLM", "tokens/s", accelerator.name, load.label, found, load.tokens_per_second)
+    # The closed form has no spread: that of a static batch of as many requests.
+    requests = Requests(batch=values["conc"], isl=values["isl"], osl=osl)
+    spread = _static(accelerator.name, entry, load.deployment, requests, efficiency)["e2e_spread"]
+    return Scored("served by vLLM", "tokens/s", accelerator.name, load.label, found, load.tokens_per_second, spread)
 
 
 def _named(device: str) -> str:

@@ -151,6 +151,7 @@ FAMILIES = {
     **dict.fromkeys(("GB10", "Jetson-AGX-Thor", "Jetson-AGX-Orin"), "GPUs with LPDDR"),
     **dict.fromkeys(("Wormhole-n150", "Wormhole-n300-chip", "Blackhole-p150"), "Tenstorrent"),
     **dict.fromkeys(("Trainium1", "Gaudi3", "Ascend-910C"), "other accelerators with HBM"),
+    "Arc-Pro-B60": "Intel Arc",
     "GroqChip1": "Groq",
     "SN40L": "SambaNova",
     "Corsair": "d-Matrix",

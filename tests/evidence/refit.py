@@ -62,8 +62,26 @@ FITS = (
     ),
     *(
         Fit(
-            f"hull_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",), "hulls",
-            "ranges of the fitted rows", "root mean square of growth per octave", "each architecture left out", True,
+            f"block_fit --engine {engine} --data {{data}}/kernels3", (f"efficiencies/learned-{engine}.toml",),
+            "indexers and attention to listed keys", "four of five shape sites of the tables of attention blocks", LOGS,
+            "the other sites, each device and each model left out in turn; `jaxroof validate kernels --only blocks`",
+            True,
+        )
+        for engine in ENGINES
+    ),
+    *(
+        Fit(
+            f"hull_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",), "spreads, hulls",
+            "errors and ranges of the fitted rows", "score of intervals of 90 %", "each architecture left out", True,
+        )
+        for engine in ENGINES
+    ),
+    *(
+        Fit(
+            f"linear_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",),
+            "states, gated, window, update, streams and full: kernels of linear attention, hyper-connections, encoders",
+            "300 of each device and table, one shape in five left out", LOGS,
+            "the shapes left out; each architecture left out in turn; linear_layers", True,
         )
         for engine in ENGINES
     ),

@@ -49,7 +49,6 @@ GEMMS = ("linear.wide.bandwidth", "linear.narrow.bandwidth", "linear.scaled.band
 WEAK = "weak prior, of the order of what engines report"
 STEP_TIME = Constant("host.step_time", ("host.step_time",), 0.3e-3, 0.7, 5e-3, WEAK)
 SEQUENCE_TIME = Constant("host.sequence_time", ("host.sequence_time",), 8e-6, 0.7, 1e-4, WEAK)
-WAIT = Constant("collective.wait_time", ("collective.wait_time",), 1e-6, 1.0, 2e-5, "a signal between devices: 1 us")
 SMALL = "a few small kernels of 2 to 4 us around each"
 
 
@@ -57,57 +56,34 @@ def _launch(path: str, prior: float) -> Constant:
     return Constant(path, (path,), prior, 1.0, 3e-4, SMALL)
 
 
+BANDWIDTH = Constant("GEMM bandwidth", GEMMS, 0.79, 0.08, 0.868, "weights stream in graphs without gaps")
 CONSTANTS = {
     "vllm": (
-        WAIT,
         Constant("collective.share", ("collective.share",), 0.8, 0.2, 1.0, "ranks of a busy engine are out of step"),
-        Constant(
-            "decode_attention.wide.asynchronous.slow_bytes",
-            ("decode_attention.wide.asynchronous.slow_bytes",),
-            1.3,
-            0.4,
-            4.0,
-            "FlashAttention-3 converts 8-bit caches on the way",
-        ),
     ),
     "trtllm": (
         STEP_TIME,
-        SEQUENCE_TIME,
-        WAIT,
-        Constant("GEMM bandwidth", GEMMS, 0.79, 0.08, 0.868, "weights stream in graphs without gaps"),
+        BANDWIDTH,
         _launch("experts.wide.launch_time", 8e-6),
-        Constant(
-            "experts of 8 bits", ("experts.narrow.launch_time", "experts.scaled.launch_time"), 4e-6, 1.0, 1e-4, SMALL
-        ),
         _launch("decode_attention.latent.around_time", 1e-5),
     ),
     "sglang": (
-        STEP_TIME,
         SEQUENCE_TIME,
-        WAIT,
-        Constant("GEMM bandwidth", GEMMS, 0.79, 0.08, 0.868, "weights stream in graphs without gaps"),
-        Constant("experts", ("experts.wide.launch_time", "experts.scaled.launch_time"), 8e-6, 1.0, 1e-4, SMALL),
-        _launch("decode_attention.plain.launch_time", 2e-5),
+        BANDWIDTH,
+        Constant(
+            "recurrent attention",
+            ("decode_attention.states.around_time", "decode_attention.gated.around_time"),
+            2e-5,
+            1.0,
+            3e-4,
+            SMALL,
+        ),
     ),
 }
 """Engine -> what is fitted. vLLM's host times are fitted to steps and requests: `tests.evidence.learned_fit`."""
 
 EARLY = Constant("host.early_launch", ("host.early_launch",), 0.3, 0.7, 0.95, "kernels start before the last has ended")
-BLACKWELL = {
-    "vllm": (EARLY,),
-    "trtllm": (
-        EARLY,
-        Constant(
-            "GEMM bandwidth, tensor memory",
-            tuple(path.replace(".bandwidth", ".tensor_memory.bandwidth") for path in GEMMS),
-            0.79,
-            0.08,
-            0.868,
-            "weights stream in graphs without gaps",
-        ),
-    ),
-    "sglang": (EARLY, _launch("decode_attention.latent.tensor_memory.around_time", 1e-5)),
-}
+BLACKWELL = {"vllm": (EARLY,), "trtllm": (EARLY,), "sglang": (EARLY,)}
 """Engine -> what is fitted to points of data-centre Blackwell alone."""
 
 

@@ -77,7 +77,7 @@ def units(points: Sequence[ServingPoint], efficiencies: Mapping[str, Efficiency]
         if key not in found:
             found[key] = len(made)
             made.append(
-                Unit(point.hardware, point.model, point.deployment, _with_release(point, efficiencies[point.engine]))
+                Unit(point.hardware, point.model, point.deployment, with_release(point, efficiencies[point.engine]))
             )
         places.append(found[key])
     return made, places
@@ -93,7 +93,7 @@ def extent(points: Sequence[ServingPoint]) -> Limits:
     )
 
 
-def _with_release(point: ServingPoint, efficiency: Efficiency) -> Efficiency:
+def with_release(point: ServingPoint, efficiency: Efficiency) -> Efficiency:
     """Constants with what the release of the point's engine adds to its host."""
     of = Chosen(point.case.engine, hwspaces.efficiency("derated"))  # the front end is not part of a step
     return with_host(of, efficiency, point.vendor, point.hardware, point.model, point.deployment)

@@ -1,15 +1,18 @@
-"""Published times of expert kernels: those that were not fitted, and the refit of the others."""
+"""Published times of expert kernels, which no constant has seen, and rows of tables that were left out of the fit."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
-import hwspaces
-from tests.evidence.expert_exchange import FITTED, FORWARDED, LOW_LATENCY, TABLES, fit, predicted
+from tests.evidence import expert_tables
+from tests.evidence.expert_exchange import FORWARDED, LOW_LATENCY, TABLES, predicted
 
-LOW = [row for row in TABLES if row.source == LOW_LATENCY]
+DATA = Path(__file__).parents[2].parent / "shared" / "measured" / "kernels3"
 
 
 def error(row) -> float:
-    return float(predicted(row)) / row.measured - 1.0
+    return predicted(row) / row.measured - 1.0
 
 
 def test_a_published_bandwidth_as_a_time():
@@ -18,24 +21,25 @@ def test_a_published_bandwidth_as_a_time():
     assert row.measured == pytest.approx(4096 * 7392 * 3.6141 / 58e9, rel=1e-4)
 
 
-def test_forwarding_kernels_are_predicted_without_a_fit():
-    """Across nodes within 10 %, the largest error that was seen: 9.3 %. Inside of one the constants are NCCL's, whose
-    kernels are slower: up to 21 % too slow.
-    """
+def test_forwarding_kernels_of_another_device():
+    """H800, whose NVLink has less than half of H100's bandwidth: across nodes within 4 %, inside of one 14 %."""
     for row in TABLES:
-        if row.source != LOW_LATENCY:
-            assert abs(error(row)) < (0.10 if row.devices > 8 else 0.22), row
+        if row.source == FORWARDED:
+            assert abs(error(row)) < (0.05 if row.devices > 8 else 0.15), row
 
 
-def test_low_latency_kernels_on_groups_that_were_not_fitted():
-    for row in LOW:
-        assert abs(error(row)) < (0.08 if row.devices in FITTED else 0.06), row
+def test_low_latency_kernels_of_another_device():
+    """Up to 32 nodes, where four were fitted: within 15 %; combines inside of one node 26 % too slow."""
+    for row in TABLES:
+        if row.source == LOW_LATENCY:
+            inside = row.devices == 8 and row.operation == "combine"
+            assert abs(error(row)) < (0.27 if inside else 0.15), row
 
 
-def test_the_shipped_constants_are_those_of_the_refit():
-    links = hwspaces.hardware("H800-SXM").hardware.links
-    found = fit([row for row in LOW if row.devices in FITTED])
-    inner, outer = links.scale_up.transport.dispatch, links.scale_out.transport.dispatch
-    assert found["fixed_time"] == pytest.approx(inner.fixed_time, rel=0.01) == outer.fixed_time
-    assert found["scale_up.share"] == pytest.approx(inner.share, rel=0.01)
-    assert found["scale_out.share"] == pytest.approx(outer.share, rel=0.01)
+@pytest.mark.skipif(not DATA.exists(), reason=f"measured tables are not at {DATA}")
+def test_low_latency_kernels_on_eight_nodes():
+    """Rows of eight nodes, which were not fitted: median error below 5 %."""
+    for part in expert_tables.parts(DATA / "comm__wideep_deepep_ll.parquet"):
+        rows = [row for row in part.rows if row.participants == 64.0]
+        errors = [abs(expert_tables.predicted(row) / row.seconds - 1.0) for row in rows]
+        assert len(rows) == 26 and np.median(errors) < 0.05

@@ -73,7 +73,7 @@ def _surface(path: str) -> None:
 def _imported(path: str) -> None:
     from sweeps.measure.surface_import import WantedRows, imported
 
-    found = imported([pathlib.Path(path)], "auto", WantedRows(), holes="keep")
+    found = imported([pathlib.Path(path)], "auto", WantedRows())
     for table in found.tables:
         require_sensible(table.axes)
         if not all(math.isnan(time) or 0.0 < time < math.inf for time in table.seconds.flat):

@@ -34,6 +34,7 @@ TRANSPORT = Transport(
     shot=protocol(2, 0.5),
     switch=protocol(50, 0.5),
     dispatch=protocol(30, 0.8),
+    combine=protocol(20, 0.6),
     peer_rate=1e10,
     signal_time=1e-7,
     shot_limit=8e6,
@@ -158,11 +159,18 @@ def test_switches_reduce_only_where_the_link_says_so():
         ("send_recv", "direct", 2 + 508),
         # 1 hop; 3/4 x 40 MB: 30 + 300/0.8
         ("dispatch", "expert_kernel", 1 + 405),
-        ("combine", "expert_kernel", 1 + 405),
+        # 1 hop; 20 + 300/0.6
+        ("combine", "expert_kernel", 1 + 520),
     ],
 )
 def test_other_collectives_in_one_domain(kind, algorithm, expected):
     assert microseconds(ONE_TIER, kind, 4e7, 4.0, algorithm) == pytest.approx(expected, rel=EXACT)
+
+
+def test_low_latency_kernels_over_two_tiers():
+    # 16 devices, 16 MB: 1 hop of 1 us and 2 of 5 us; both tiers' 30 us; 8 MB over the network at 10 GB/s x 0.8
+    expected = 1 + 10 + 60 + 1000
+    assert microseconds(TWO_TIERS, "dispatch", 16e6, 16.0, "expert_kernel") == pytest.approx(expected, rel=EXACT)
 
 
 def test_small_all_to_alls_use_small_buffers():

@@ -9,7 +9,7 @@ import pytest
 
 import hwspaces
 from jaxroof.efficiency import decode, gemm, grouped, prefill
-from jaxroof.efficiency.hull import KINDRED, Hull, class_distance, hull_distance
+from jaxroof.efficiency.hull import KINDRED, Hull, hull_distance, kind_difference
 from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.tiles import ARRAY_SHARE, FILL_CYCLES, matrix_time
 from jaxroof.hardware import (
@@ -184,8 +184,8 @@ def test_gradients_are_finite_and_values_are_those_of_numpy(what):
 
 
 def test_evidence_of_gpus_is_far_from_compiled_cores():
-    """Cores of the other class are `KINDRED` octaves away, and those of the same class none."""
+    """Cores of another kind are `KINDRED` octaves away, and those of the same kind none."""
     op = linear(300.0, 4096.0, 6000.0, BF16, 2.0, 1.0)
     of_gpus, of_wide = Hull(ranges=()), Hull(ranges=(), compiled=True)
     assert float(hull_distance(of_gpus, op, WIDE)) == KINDRED and float(hull_distance(of_wide, op, WIDE)) == 0.0
-    assert float(class_distance(of_wide, hwspaces.hardware("H100-SXM").hardware)) == KINDRED
+    assert float(kind_difference(of_wide, hwspaces.hardware("H100-SXM").hardware)) == 1.0

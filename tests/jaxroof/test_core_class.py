@@ -13,7 +13,7 @@ from jaxroof.deployment import Deployment
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published
 from jaxroof.efficiency.timing import on_cores
 from jaxroof.hardware import Cores
-from jaxroof.layers.attention import fused_attention
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.op import AttentionShape, Kernel
 
 AMPERE, HOPPER, BLACKWELL = (0.0, 0.0), (1.0, 0.0), (1.0, 1.0)

@@ -11,7 +11,7 @@ import hwspaces
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency.decode import DecodeKernel, decode_timing, published, published_latent
 from jaxroof.hardware import Hardware
-from jaxroof.layers.attention import fused_attention
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.op import BOUNDS, AttentionShape, Kernel
 
 PLAIN = DecodeKernel(

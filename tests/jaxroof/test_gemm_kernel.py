@@ -331,3 +331,20 @@ def test_a_program_of_a_product_is_small():
 
     traced = jax.make_jaxpr(lambda m: time(m, 4096.0, 4096.0, kernel=published()).total)(512.0)
     assert equations(traced.jaxpr) < 300
+
+
+def test_a_scratchpad_feeds_fewer_multipliers_in_a_smaller_share_of_their_time():
+    """A main loop of 128 x 256 tiles is 1 + 0.3 32 (1/128 + 1/256) = 1.1125 times as long as its products on Hopper's
+    4,096 FLOP per clock, and 1 + 0.1125 / 4 with a quarter of the multipliers; threads feed units for as long as ever.
+    """
+    costs = dataclasses.replace(published(), tile_cycles=0.0, store_cycles=0.0, step_cycles=None)
+    found = []
+    for flops, asynchronous in ((4096.0, 1.0), (1024.0, 1.0), (1024.0, 0.0)):
+        peak = flops * DEVICE.cores.count * DEVICE.cores.clock
+        cores = dataclasses.replace(DEVICE.cores, asynchronous=asynchronous)
+        device = dataclasses.replace(DEVICE, matrix={"bf16": peak}, cores=cores)
+        tile = {"outputs": 256.0, "inputs": 4096.0, "tiles": ((128.0, 256.0),)}
+        # a row of 100 tiles, one for every core
+        time = matrix_time(costs, device, peak, "bf16", 2.0, lambda m: 12800.0 / m, **tile)
+        found.append(float(time) * peak / (2.0 * 12800.0 * 256.0 * 4096.0))
+    assert found == pytest.approx([1.1125, 1.028125, 1.1125], rel=1e-6)

@@ -3,11 +3,14 @@
 import dataclasses
 import itertools
 import math
+from types import SimpleNamespace
 
+import jax
+import numpy as np
 import pytest
 
 from jaxroof import Batch, Decode, Deployment, WeightFormat, datasheet, decode, mixed, prefill, step_time
-from jaxroof.layers.feedforward import distinct_experts
+from jaxroof.layers.choices import busiest_experts, distinct_experts
 from jaxroof.step.forward import step_ops
 from jaxroof.step.step import op_flops
 
@@ -129,6 +132,45 @@ def test_distinct_experts_against_all_cases(experts, top_k, tokens):
 def test_distinct_experts_of_no_and_of_many_tokens():
     assert float(distinct_experts(128.0, 8.0, 0.0)) == 0.0
     assert float(distinct_experts(128.0, 8.0, 1e6)) == 128.0
+
+
+def router(top_k, groups=None, reached=None):
+    return SimpleNamespace(top_k=top_k, groups=groups, reached_groups=reached)
+
+
+def test_the_busiest_device_by_hand():
+    """2 tokens to 1 of 8 experts on 2 devices: m = 4, a = 7/8, b = 6/8.
+
+    mean 4 (1 - 49/64) = 0.9375, variance 4 (49/64) (15/64) + 12 (36/64 - 49^2/64^2) = 0.4335, z(2) = 0.59.
+    """
+    found = float(busiest_experts(router(1.0), 8.0, 2.0, 2.0))
+    assert found == pytest.approx(0.9375 + 0.59 * math.sqrt(0.4335), abs=0.02)  # 1.5 of all cases, 1.33
+    # of one device all; of no tokens none; of many all that a device has; a device with any has one
+    assert float(busiest_experts(router(1.0), 8.0, 2.0, 1.0)) == float(distinct_experts(8.0, 1.0, 2.0))
+    assert float(busiest_experts(router(2.0), 8.0, 0.0, 4.0)) == 0.0
+    assert float(busiest_experts(router(2.0), 8.0, 1e6, 4.0)) == 2.0
+    assert float(busiest_experts(router(1.0), 256.0, 1.0, 256.0)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("experts", "top_k", "groups", "reached", "devices"), [(256, 8, 8, 4, 8), (128, 4, 1, 1, 8)])
+@pytest.mark.parametrize("tokens", [4, 32])
+def test_the_busiest_device_against_random_routing(experts, top_k, groups, reached, devices, tokens):
+    random, size, most = np.random.default_rng(3), experts // groups, []
+    for _ in range(200):
+        scores = random.random((tokens, groups, size))
+        scores += 2.0 * (np.argsort(random.random((tokens, groups))) < reached)[..., None]  # groups that are reached
+        chosen = np.argsort(-scores.reshape(tokens, experts))[:, :top_k]
+        most.append(np.bincount(np.unique(chosen) * devices // experts, minlength=devices).max())
+    limits = router(float(top_k), *((None, None) if groups == 1 else (float(groups), float(reached))))
+    found = float(busiest_experts(limits, float(experts), float(tokens), float(devices)))
+    assert found == pytest.approx(np.mean(most), rel=0.08)
+
+
+@pytest.mark.parametrize("tokens", [0.0, 1e-6, 0.5, 3.0, 1e5])
+def test_gradients_of_the_busiest_device(tokens):
+    for limits in (router(8.0), router(8.0, 8.0, 4.0)):
+        for slope in jax.grad(lambda n, d, of=limits: busiest_experts(of, 256.0, n, d), argnums=(0, 1))(tokens, 8.0):
+            assert np.isfinite(slope)
 
 
 def test_experts(mixture, single):

@@ -65,7 +65,7 @@ def test_state_of_a_sequence(model):
 def test_a_layer_without_convolution(model):
     plain = with_mixer(model, convolution=None)
     assert float(state_bytes_of_sequence(plain, Deployment())) == 36 * 32 * 128 * 128 * 4
-    assert "convolution" not in step_ops(plain, Deployment(), decode(1.0, 9.0))
+    assert not [name for name in step_ops(plain, Deployment(), decode(1.0, 9.0)) if "convolution" in name]
 
 
 def test_projections(model):
@@ -73,8 +73,9 @@ def test_projections(model):
     # 2 x 16 x 128 + 32 x 128 + 32 x 130 = 12,352 outputs
     check(ops["in_proj"], count=36, matrix_flops=2 * 7 * 2048 * 12_352)
     check(ops["out_proj"], matrix_flops=2 * 7 * 4096 * 2048)
-    # four taps of 8192 channels, a SiLU each
-    check(ops["convolution"], vector_flops=7 * 2 * 4 * 8192, exps=7 * 8192, bytes=7 * 2 * 8192 * 2)
+    # four taps of 8192 channels, a SiLU each; a window of three tokens read before and written after
+    check(ops["prefill_convolution"], vector_flops=7 * 2 * 4 * 8192, exps=7 * 8192)
+    check(ops["prefill_convolution"], bytes=7 * 2 * 8192 * 2 + 2 * 3 * 8192 * 2)
     layers = float(weight_bytes(model, Deployment())) - 2 * 1000 * 2048
     assert layers == pytest.approx(2 * 36 * 2048 * (12_352 + 4096), rel=EXACT)
 
@@ -123,9 +124,22 @@ def test_chunked_prefill_by_hand(model, rule, flops):
 def test_decode(model, rule, per_element):
     op = step_ops(with_mixer(model, rule=rule), Deployment(), decode(3.0, 50.0))["decode_linear_attention"]
     check(op, kernels=1, vector_flops=3 * per_element * 32 * 128 * 128, exps=3 * 32)
-    # three states with their convolution windows, read and written
-    check(op, bytes=2 * 3 * (32 * 128 * 128 * 4 + 3 * 8192 * 2) + 3 * 12_288 * 2)
+    # three states, read and written; their windows are the convolution's
+    check(op, bytes=2 * 3 * 32 * 128 * 128 * 4 + 3 * 12_288 * 2)
     assert op.matrix_flops is None
+
+
+def test_verified_tokens_write_a_state_each(model):
+    """Three drafts: 4 tokens of 2 sequences, whose states are read once and written 4 times, and windows likewise."""
+    ops = step_ops(model, Deployment(drafts=3.0), decode(2.0, 50.0))
+    state, window = 32 * 128 * 128 * 4, 3 * 8192 * 2
+    check(ops["decode_linear_attention"], bytes=5 * 2 * state + 8 * 12_288 * 2)
+    check(ops["decode_convolution"], bytes=8 * 2 * 8192 * 2 + 5 * 2 * window, kernels=1)
+
+
+def test_decays_of_every_channel_take_an_exponential_each(model):
+    op = step_ops(with_mixer(model, channelwise=True), Deployment(), decode(3.0, 50.0))["decode_linear_attention"]
+    check(op, exps=3 * 32 * 128)
 
 
 def test_time_does_not_depend_on_the_context(model, chip):

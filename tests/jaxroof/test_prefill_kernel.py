@@ -11,7 +11,7 @@ import hwspaces
 from jaxroof import Cores, Hardware, Links, Memory, MemoryLevel, Power
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency.prefill import PrefillKernel, TileLoop, attention_tiles, prefill_timing, published
-from jaxroof.layers.attention import fused_attention
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.layers.sight import Sight, attended_pairs, reachable_past
 from jaxroof.op import BOUNDS, AttentionShape, Kernel
 from sweeps.ask.axes import leaf_paths, replaced

@@ -135,14 +135,17 @@ def test_blocks_of_tokens(dense, attention, selection):
     sparse = dataclasses.replace(attention, selection=blocks)
     model = dataclasses.replace(dense, blocks=(dataclasses.replace(dense.blocks[0], attention=sparse),))
     ops = step_ops(model, Deployment(), decode(1.0, 6400.0))
-    check(ops["index_q_proj"], matrix_flops=2 * 1000 * 8192)
+    # queries and key of the indexer are rows of the layer's own matrix: 64 x 128 + 128 beside its outputs
+    own = step_ops(dense, Deployment(), decode(1.0, 6400.0))["qkv_proj"]
+    check(ops["qkv_proj"], matrix_flops=float(own.matrix_flops) + 2 * 1000 * (8192 + 128))
+    assert "index_q_proj" not in ops
     check(ops["decode_index_scores"], matrix_flops=2 * 100 * 8192, bytes=100 * 132)
     check(ops["decode_attention"], matrix_flops=1024 * 4000)
     assert float(kv_bytes_per_token(model, Deployment())) == 4 * (2 * 200 * 2 + 2)
     assert float(kv_bytes_of_sequence(model, Deployment(), 6400.0)) == 6400 * 4 * 802
-    # 1000 x 8192 + 1000 x (128 + 64) weights of 1 B in each of four layers
+    # 1000 x (8192 + 128) weights as the layer stores its own, 2 B, in each of four layers
     more = float(weight_bytes(model, Deployment())) - float(weight_bytes(dense, Deployment()))
-    assert more == pytest.approx(4 * 8_384_000, rel=EXACT)
+    assert more == pytest.approx(4 * 8_320_000 * 2, rel=EXACT)
 
 
 def test_an_indexer_without_heads_launches_nothing(sparse, selection):

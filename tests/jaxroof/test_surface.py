@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from jax.scipy.interpolate import RegularGridInterpolator
 
+from hwspaces.performance.scattered import grid_axes, gridded
 from hwspaces.performance.surface import SurfaceTable
-from hwspaces.performance.surface_efficiency import filled, with_surfaces
+from hwspaces.performance.surface_efficiency import with_surfaces
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
 from jaxroof.efficiency import KindEfficiency, datasheet
 from jaxroof.efficiency.hull import SHAPE, FittedRange, Hull
-from jaxroof.efficiency.surface import Surfaces, surface_distance, surface_of
+from jaxroof.efficiency.surface import Surfaces, shape_excesses, surface_distance, surface_of
 from jaxroof.hardware import clock
 from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
 from jaxroof.layers.linear import linear
@@ -222,12 +223,12 @@ def decoding(derated, chip):
     return with_surfaces(derated, tables, chip, "test")
 
 
-def test_the_nearest_configuration_of_heads_is_taken(decoding, chip):
+def test_heads_are_interpolated_between_tables(decoding, chip):
     assert len(decoding.decode_attention.tables) == 1
     for count, keys, seconds in ((8.0, 1024.0, 1e-5), (64.0, 2048.0, 1e-4), (8.0, 8192.0, 1e-5), (64.0, 128.0, 1e-4)):
         assert float(op_time(decode(count, 8.0, 64.0, keys), chip, decoding)) == pytest.approx(seconds, rel=1e-4)
-    few, many = (op_time(decode(count, 8.0, 64.0, 1024.0), chip, decoding) for count in (16.0, 48.0))
-    assert many > 3 * few
+    times = [float(op_time(decode(count, 8.0, 64.0, 1024.0), chip, decoding)) for count in (8.0, 16.0, 32.0, 64.0)]
+    assert times == sorted(times) and times[0] * 1.5 < times[1] < times[2] < times[3] / 1.5
 
 
 def test_prefill_is_found_by_sequences_and_queries(derated, chip):
@@ -277,10 +278,41 @@ def test_errors_are_those_of_the_model_below(surface, chip):
     assert op_spread(product(1.0, 512.0, 1024.0), surface) is None
 
 
-def test_missing_shapes_follow_their_neighbours():
-    values = np.array([[1.0, np.nan, 3.0], [2.0, 3.0, np.nan]])
-    found = filled(values, [np.array([1.0, 2.0]), np.array([1.0, 4.0, 16.0])])
-    np.testing.assert_allclose(found, [[1.0, 2.0, 3.0], [2.0, 3.0, 3.0]])  # half-way; then the nearest, twice
+def test_missing_shapes_of_a_grid_are_between_their_neighbours():
+    """Half-way between 1 and 3; beyond the last measured one, something of the nearest, an octave or more away."""
+    axes = [np.array([0.0, 1.0]), np.array([0.0, 2.0, 4.0])]
+    points = np.array([[0.0, 0.0], [0.0, 4.0], [1.0, 0.0], [1.0, 2.0]])
+    values, gaps = gridded(points, np.array([1.0, 3.0, 2.0, 3.0]), axes)
+    np.testing.assert_allclose(values[:, :2], [[1.0, 2.0], [2.0, 3.0]])
+    assert 2.5 < values[1, 2] <= 3.0
+    np.testing.assert_allclose(gaps, [[0.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+def test_scattered_products_join_over_all_dimensions(derated, chip):
+    """A list of matrices: measured shapes take what was measured, others lie between; far from all is flagged."""
+    shapes = np.array([[m, n, k] for n, k in ((512, 1024), (4096, 512), (2048, 8192)) for m in (1, 64)], float)
+    seconds = np.linspace(1e-5, 6e-5, 6)
+    table = SurfaceTable("list", "linear", "bf16", dict(zip("mnk", shapes.T, strict=True)), seconds, {}, listed=True)
+    efficiency = with_surfaces(derated, [table], chip, "test")
+    np.testing.assert_allclose(product_times(*shapes.T, chip, efficiency), seconds, rtol=1e-4)
+    (surface,) = efficiency.linear.tables
+
+    def outside(*sizes) -> dict[str, float]:
+        return {name: float(octaves) for name, octaves in shape_excesses(surface, product(*sizes)).items() if octaves}
+
+    assert outside(8.0, 4096.0, 512.0) == {}
+    assert outside(8.0, 4096.0, 8192.0)["between"] == pytest.approx(1.0, abs=0.01)
+    assert outside(8.0, 4096.0, 65536.0)["k"] == pytest.approx(3.0)
+    ratios = np.exp(surface.values)
+    assert np.all(np.isfinite(ratios)) and ratios.min() > 0.0
+
+
+def test_positions_of_a_long_axis_are_thinned_to_the_limit():
+    points = np.random.default_rng(7).uniform(0.0, 10.0, (500, 3))
+    axes = grid_axes(points, 1000)
+    assert 500 < np.prod([len(axis) for axis in axes]) <= 1000
+    for axis, column in zip(axes, points.T, strict=True):
+        assert (axis[0], axis[-1]) == (column.min(), column.max()) and np.all(np.diff(axis) > 0)
 
 
 def test_tables_survive_a_round_trip_and_are_structure(surface):

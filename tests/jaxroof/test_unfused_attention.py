@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from jaxroof import Batch, Deployment, Prefill, decode, prefill
-from jaxroof.layers.attention import softmax_readings
+from jaxroof.layers.attention_kernels import softmax_readings
 from jaxroof.layers.feedforward import feedforward_ops
 from jaxroof.memory.legality import broken_rule
 from jaxroof.step.forward import step_ops

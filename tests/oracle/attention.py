@@ -39,23 +39,28 @@ def grouped(layer, runs, hidden, deployment, batch, tokens) -> dict[str, Kernel]
     q, k, v = heads * layer.head_dim, kv * layer.head_dim, kv * layer.value_dim
     width, seen = layer.head_dim + layer.value_dim, view(layer)
     outputs = q + heads * layer.gate + k + layer.value_projection * v
+    index, index_key = 0.0, 0.0  # what a block indexer projects beside, its queries and key
+    if layer.selection is not None:
+        index_key = layer.selection.head_dim
+        index = index_heads(layer, tp) * index_key
+        outputs = outputs + index + layer.selection.key_outputs
     kernels = gemm("qkv_proj", runs, tokens, hidden, outputs, layer.qkv, act)
     norms = layer.qk_norm * (q + k)  # one more kernel over queries and keys
-    kernels["rope_kv_write"] = rowwise(
-        runs,
-        tokens,
-        (2.0 * q + k + v + 2.0 * norms) * act + (k + v) * deployment.kv_bytes,
-        3.0 * (q + k) + 5.0 * norms,
-        kernels=2.0 + layer.qk_norm,
-    )
+    moved = (2.0 * q + k + v + 2.0 * norms) * act + (k + v) * deployment.kv_bytes
+    rotated, normed = q + k + index + index_key, norms + layer.qk_norm * (index + index_key)
     if layer.selection is not None:
-        kernels |= indexer(layer.selection, hidden, hidden, runs, deployment, batch, tokens)
+        moved = moved + (2.0 * index + index_key) * act + index_key * layer.selection.key_bytes
+    kernels["rope_kv_write"] = rowwise(runs, tokens, moved, 3.0 * rotated + 5.0 * normed, kernels=2.0 + layer.qk_norm)
+    if layer.selection is not None:
+        kernels |= choice(layer.selection, index_heads(layer, tp), runs, deployment, batch)
     if batch.prefill is not None:
         part = batch.prefill
         new, past = per_sequence(part.tokens, part.sequences), per_sequence(part.past, part.sequences)
         pairs = part.sequences * seen_pairs(new, past, seen)
         cached = part.sequences * (in_reach(past, seen) + new) * kv * width
         kernels |= exchanged(cached * act, deployment, runs)
+        if layer.selection is not None:  # few queries read no more than they choose
+            cached = np.minimum(cached, pairs / cp * kv * width)
         kernels["prefill_attention"] = fused_attention(
             "prefill_attention",
             runs,
@@ -93,7 +98,7 @@ def indexer(selection, hidden, query_inputs, runs, deployment, batch, tokens) ->
     `query_inputs` is the width of a compressed query where the layer has one; queries are made of it if the
     selection says so.
     """
-    act, cp = deployment.activation_bytes, ways(deployment.cp)
+    act = deployment.activation_bytes
     inputs = hidden if selection.query_rank is None else query_inputs
     outputs = selection.heads * selection.head_dim
     kernels = gemm("index_q_proj", runs, tokens, inputs, outputs, selection.weights, act)
@@ -102,27 +107,43 @@ def indexer(selection, hidden, query_inputs, runs, deployment, batch, tokens) ->
     written = (selection.heads + 1.0) * selection.head_dim
     kernels["index_write"] = rowwise(runs, tokens, written * (act + selection.key_bytes), 4.0 * written, kernels=2.0)
 
-    def choice(part, queries, pairs, cached):
+    return kernels | choice(selection, selection.heads, runs, deployment, batch)
+
+
+def index_heads(layer, tp):
+    """Heads of a block indexer on one device: split as keys are, down to one."""
+    return np.maximum(layer.selection.heads / tp, 1.0)
+
+
+def choice(selection, heads, runs, deployment, batch) -> dict[str, Kernel]:
+    """Scores of all that is cached, by `heads` heads of the indexer, and the best of them."""
+    kernels: dict[str, Kernel] = {}
+    cp, scoring = ways(deployment.cp), selection.scoring or selection.weights
+
+    def of(part, queries, pairs, cached):
         scores = pairs / selection.stride
+        written = scores if selection.block is None else scores / selection.block
         kernels[f"{part}_index_scores"] = Kernel(
             f"{part}_attention",
             runs,
             launched(queries),
-            matmul=2.0 * scores * outputs,
-            precision=selection.weights.compute,
-            vector=3.0 * scores * selection.heads,
-            moved=cached * selection.head_dim * selection.key_bytes / selection.stride + 4.0 * scores,
+            matmul=2.0 * scores * heads * selection.head_dim,
+            precision=scoring.compute,
+            vector=3.0 * scores * heads,
+            moved=cached * selection.head_dim * selection.key_bytes / selection.stride + 4.0 * written,
         )
-        kernels[f"{part}_index_top_k"] = rowwise(runs, scores, 8.0, 2.0)
+        kernels[f"{part}_index_top_k"] = Kernel(
+            "elementwise", runs, launched(queries), vector=2.0 * written, moved=8.0 * written
+        )
 
     if batch.prefill is not None:
         part = batch.prefill
         new, past = per_sequence(part.tokens, part.sequences), per_sequence(part.past, part.sequences)
         pairs = part.sequences * seen_pairs(new, past, View())
-        choice("prefill", part.tokens / cp, pairs / cp, part.tokens + part.past)
+        of("prefill", part.tokens / cp, pairs / cp, part.tokens + part.past)
     if batch.decode is not None:
         part, each = batch.decode, tokens_decoded(deployment)
-        choice("decode", part.sequences * each, part.context * each / cp, part.context / cp)
+        of("decode", part.sequences * each, part.context * each / cp, part.context / cp)
     return kernels
 
 

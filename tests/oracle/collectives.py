@@ -131,10 +131,13 @@ def _ways(kind, used, size) -> list:
     inner, *outer = used
     several = bool(outer)
     if kind in ("dispatch", "combine"):
-        hop = _largest([np.where(t.used, t.link.latency, 0.0) for t in used])
+        rounds = [1.0 if t.first else 1.0 + np.log2(t.n) for t in used]
+        hop = sum(np.where(t.used, steps, 0.0) * t.link.latency for t, steps in zip(used, rounds, strict=True))
         leaving = [(t.n - 1.0) / t.n / t.above * size * t.per_byte for t in used]
-        moved = [np.where(t.used, _protocol(t, "dispatch", ideal), 0.0) for t, ideal in zip(used, leaving, strict=True)]
-        return [hop + _largest(moved)]
+        whole = [_protocol(t, kind, ideal) for t, ideal in zip(used, leaving, strict=True)]
+        started = [_protocol(t, kind, 0.0 * ideal) for t, ideal in zip(used, leaving, strict=True)]
+        moved = [time - start for time, start in zip(whole, started, strict=True)]
+        return [hop + sum(np.where(t.used, s, 0.0) for t, s in zip(used, started, strict=True)) + _largest(moved)]
     if kind == "send_recv":
         return [_largest([np.where(t.used, 2.0 * t.link.latency, 0.0) + _sent(t, size, size, "peer") for t in used])]
     if kind == "all_to_all":

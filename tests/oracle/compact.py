@@ -1,5 +1,7 @@
 """Attention over a compact cache: latent vectors, and vectors that each stand for several tokens."""
 
+import numpy as np
+
 from tests.oracle.attention import combined, exchanged, indexer, tokens_decoded, unquantised
 from tests.oracle.kernel import Kernel, fused_attention, gemm, rowwise, ways
 from tests.oracle.sight import View, in_reach, per_sequence, seen_by_newest, seen_pairs, view
@@ -69,6 +71,7 @@ def _absorbed_prompt(layer, runs, deployment, part, heads) -> dict[str, Kernel]:
     cp, reach = ways(deployment.cp), part.tokens + part.past
     passed = exchanged(reach * (layer.latent + layer.rope_dim) * deployment.activation_bytes, deployment, runs)
     pairs = _pairs(layer, part) / cp
+    reach = np.minimum(reach, pairs)  # few queries read no more than they choose
     return _absorbed("prefill", layer, runs, deployment, heads, part.tokens / cp, pairs, reach, passed, {}, kernels=1.0)
 
 
@@ -123,7 +126,10 @@ def compressed(layer, runs, hidden, deployment, batch, tokens) -> dict[str, Kern
         if layer.ratio is not None:
             # `ratio` consecutive queries see the same vectors
             pairs = pairs + layer.ratio * seen_pairs(new / layer.ratio, past / layer.ratio, far)
-            reach = reach + (new + past) / layer.ratio
+            vectors = (new + past) / layer.ratio
+            if layer.selection is not None:  # few queries read no more than they choose
+                vectors = np.minimum(vectors, new * layer.selection.tokens)
+            reach = reach + vectors
         cached = part.sequences * reach * dim
         kernels |= exchanged(cached * act, deployment, runs)
         kernels["prefill_attention"] = fused_attention(

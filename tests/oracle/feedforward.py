@@ -26,6 +26,22 @@ def hit(boxes, balls, tokens=1.0):
     return boxes * (1.0 - missed**tokens)
 
 
+def hit_by_most(layer, stored, tokens, devices):
+    """Experts that are hit on the device of `devices` where most are: mean and deviation of normal counts."""
+    here, share = stored / devices, np.minimum(layer.top_k / stored, 1.0 - 1e-6)
+    groups, near = (1.0, 1.0) if layer.groups is None else (layer.groups, layer.reached_groups)
+    # Two experts of one device are of one group, or of two where it holds several groups.
+    alike = np.minimum((stored / groups - 1.0) / np.maximum(here - 1.0, 1.0), 1.0)
+    reached = near / groups * (alike + (1.0 - alike) * (near - 1.0) / np.maximum(groups - 1.0, 1.0))
+    among = stored * near / groups
+    twice = reached * layer.top_k * np.maximum(layer.top_k - 1.0, 0.0) / np.maximum(among * (among - 1.0), 1.0)
+    none, neither = (1.0 - share) ** tokens, (1.0 - np.minimum(2.0 * share - twice, 1.0 - 1e-6)) ** tokens
+    spread = here * none * (1.0 - none) + here * np.maximum(here - 1.0, 0.0) * (neither - none * none)
+    above = (devices - 0.375) / (devices + 0.25)
+    highest = here * (1.0 - none) + 4.91 * (above**0.14 - (1.0 - above) ** 0.14) * np.sqrt(np.maximum(spread, 0.0))
+    return np.minimum(np.maximum(highest, 1.0), np.minimum(here, hit(stored, layer.top_k, tokens)))
+
+
 def mixture(layer, hidden, deployment, tokens, all_tokens, runs) -> dict[str, Kernel]:
     """Kernels of a mixture of experts; `tokens` are in this device's group, `all_tokens` in all groups."""
     act, ep = deployment.activation_bytes, ways(deployment.ep)
@@ -34,7 +50,7 @@ def mixture(layer, hidden, deployment, tokens, all_tokens, runs) -> dict[str, Ke
     uneven = 1.0 if deployment.ep is None else deployment.imbalance
     received = all_tokens * uneven / ep  # tokens times their experts here, over top_k
     stored = count + (0.0 if deployment.redundant_experts is None else deployment.redundant_experts)
-    rows, touched = received * chosen, hit(stored, chosen, all_tokens) / ep
+    rows, touched = received * chosen, hit_by_most(layer, stored, all_tokens, ep)
     there, back = exchange(layer, inner, deployment, all_tokens, runs)
     kernels = gemm("router", runs, tokens, hidden, count, layer.router, act)
     kernels["route"] = rowwise(runs, tokens, 4.0 * (count + 2.0 * chosen), 3.0 * count, exps=count, kernels=3.0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.oracle.attention import kv_heads_held
+from tests.oracle.attention import index_heads, kv_heads_held
 from tests.oracle.feedforward import stage
 from tests.oracle.kernel import SIZE, ways
 from tests.oracle.recurrent import key_heads_held, sequence_state
@@ -45,7 +45,9 @@ def _indexer(selection, hidden, rank):
 def _grouped(a, hidden, tp):
     heads, kv = a.heads / tp, kv_heads_held(a, tp)
     outputs = heads * (a.head_dim + a.gate) + kv * (a.head_dim + a.value_projection * a.value_dim)
-    return hidden * (outputs * a.qkv.bytes + heads * a.value_dim * a.output.bytes) + _indexer(a.selection, hidden, None)
+    if a.selection is not None:  # a block indexer's queries and keys are rows of the same matrix
+        outputs = outputs + index_heads(a, tp) * a.selection.head_dim + a.selection.key_outputs
+    return hidden * (outputs * a.qkv.bytes + heads * a.value_dim * a.output.bytes)
 
 
 def _latent(a, hidden, tp):

@@ -1,5 +1,7 @@
 """Layers with a state in place of a cache, counted product by product."""
 
+import dataclasses
+
 import numpy as np
 
 from tests.oracle.attention import tokens_decoded
@@ -50,11 +52,19 @@ def linear_attention(layer, runs, hidden, deployment, batch, tokens) -> dict[str
         kernels |= gemm("gate_down_proj", runs, tokens, hidden, 2.0 * layer.gate_rank, layer.input, act)
         kernels |= gemm("gate_up_proj", runs, 2.0 * tokens, layer.gate_rank, values, layer.input, act, copies=2.0)
     if layer.convolution is not None:
-        kernels["convolution"] = rowwise(runs, tokens, 2.0 * mixed * act, 2.0 * layer.convolution * mixed, exps=mixed)
+        for name, part in (("prefill", batch.prefill), ("decode", batch.decode)):
+            if part is None:
+                continue
+            # The window that the next tokens look back on: in and out, or in and after each token that is verified.
+            rows = part.tokens if name == "prefill" else part.sequences * tokens_decoded(deployment)
+            passes = 2.0 if name == "prefill" else 1.0 + tokens_decoded(deployment)
+            kernel = rowwise(runs, rows, 2.0 * mixed * act, 2.0 * layer.convolution * mixed, exps=mixed)
+            window = part.sequences * (layer.convolution - 1.0) * mixed * act
+            kernels[f"{name}_convolution"] = dataclasses.replace(kernel, moved=kernel.moved + passes * window)
     moved_rows = mixed + values  # queries, keys and values in, outputs out
+    state = heads * layer.key_dim * layer.value_dim
     if batch.prefill is not None:
         part = batch.prefill
-        state = heads * layer.key_dim * layer.value_dim
         chunks = part.tokens / CHUNK
         kernels["prefill_linear_attention"] = Kernel(
             "prefill_attention",
@@ -74,8 +84,10 @@ def linear_attention(layer, runs, hidden, deployment, batch, tokens) -> dict[str
             runs,
             launched(queries),
             vector=queries * {"delta": 7.0, "decay": 5.0}[layer.rule] * heads * layer.key_dim * layer.value_dim,
-            exps=queries * heads,
-            moved=2.0 * part.sequences * sequence_state(layer, deployment) + queries * moved_rows * act,
+            exps=queries * heads * (layer.key_dim if layer.channelwise else 1.0),
+            # Read once, and written after each token that is verified.
+            moved=(1.0 + tokens_decoded(deployment)) * part.sequences * state * deployment.state_bytes
+            + queries * moved_rows * act,
         )
     kernels["gated_norm"] = rowwise(runs, tokens, 3.0 * values * act, 7.0 * values, exps=values)
     return kernels | gemm("out_proj", runs, tokens, values, hidden, layer.output, act)

@@ -32,6 +32,7 @@ USED = {
     "deployment.imbalance": (1.3, ROUTED, {"tp": 2, "ep": 2}),
     "deployment.redundant_experts": (2.0, ROUTED, {"tp": 2, "ep": 2}),
     "deployment.alike": (0.9, ROUTED, {}),
+    "deployment.popularity": (1.01, ROUTED, {"tp": 2, "ep": 2}),
     "deployment.context_kind": ("all_gather", DENSE, {"cp": 2}),
     "deployment.sequence_parallel": (True, DENSE, {"tp": 2}),
     "deployment.overlap": ("gemm", DENSE, {"tp": 2}),
@@ -171,6 +172,7 @@ def test_every_verb_refuses_what_changes_nothing(words, capsys):
 BEYOND = {
     "deployment.imbalance": "0.1",
     "deployment.alike": "1.5",
+    "deployment.popularity": "2.5",
     "deployment.memory_utilization": "1.1",
     "deployment.prefetched": "2",
     "deployment.reserved_cores": "1",

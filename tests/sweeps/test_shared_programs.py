@@ -72,3 +72,16 @@ def test_many_simulations_in_programs_are_those_that_few_are_on_numpy(few):
     assert plain.keys() == programs.keys()
     for name, values in plain.items():
         np.testing.assert_allclose(programs[name], values, rtol=1e-12, err_msg=name)
+
+
+def test_closed_loops_at_once_are_each_alone(float64):
+    """Clients that send again write to one place of every simulation, which a kernel cannot do for all at once."""
+    loops = [
+        setup(serve_spec(model="Llama-3.1-8B", hardware="H100-SXM", concurrency=n, isl="256", osl="16", requests=12))
+        for n in (2, 3)
+    ]
+    together = grid.outcomes([one.scenario for one in loops])
+    for place, one in enumerate(loops):
+        alone = grid.outcomes([one.scenario])
+        for name, values in alone.items():
+            np.testing.assert_allclose(together[name][place], values[0], rtol=1e-12, err_msg=name)

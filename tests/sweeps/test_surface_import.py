@@ -7,18 +7,24 @@ import pandas
 import pytest
 
 import hwspaces
-from hwspaces.performance.surface import SurfaceTable, read_surfaces, write_surfaces
-from hwspaces.performance.surface_efficiency import surface_efficiency
+import workloads
+from hwspaces.performance.surface import SurfaceTable, read_surfaces, table_rows, write_surfaces
+from hwspaces.performance.surface_efficiency import surface_efficiency, with_surfaces
+from jaxroof.batch import Batch, Decode
+from jaxroof.deployment import Deployment
 from jaxroof.efficiency import datasheet
+from jaxroof.numerics.arrays import eager
+from jaxroof.roofline import op_time
+from jaxroof.step.forward import step_ops
 from sweeps.measure.surface_import import WantedRows, imported
-from sweeps.measure.surface_import.complete_grid import complete
+from sweeps.run.joined import ops_joined
 
 HEADER = "m,k,n,latency_us,mfu"
 
 
-def gemm_times(path, rows):
+def gemm_times(path, rows, device="h100"):
     """An InferSim file of products: m, k, n, us."""
-    folder = path / "gemm" / "h100"
+    folder = path / "gemm" / device
     folder.mkdir(parents=True)
     file = folder / "data.csv"
     file.write_text("\n".join([HEADER, *(f"{m},{k},{n},{us},0.1" for m, k, n, us in rows)]) + "\n")
@@ -120,21 +126,28 @@ def test_products_of_a_folder(tmp_path):
     assert table.seconds[1, 0, 0] == pytest.approx(164e-6)
 
 
-def test_scattered_weight_matrices_are_a_table_each(tmp_path):
+def test_scattered_weight_matrices_are_one_list(tmp_path):
     """Three of nine pairs: no grid."""
-    found = imported(
-        [gemm_times(tmp_path, [(m, 1024 * i, 512 * i, 90.0 * i) for i in (1, 2, 3) for m in (16, 64, 128)])]
-    )
-    assert [table.seconds.shape for table in found.tables] == [(3, 1, 1)] * 3
+    rows = [(m, 1024 * i, 512 * i, 90.0 * i) for i in (1, 2, 3) for m in (16, 64, 128)]
+    (table,) = imported([gemm_times(tmp_path, rows)]).tables
+    assert table.listed and table.seconds.shape == (9,)
+    assert list(table.axes["k"][::3]) == [1024.0, 2048.0, 3072.0]
+
+
+def test_lists_are_read_as_they_were_written(tmp_path):
+    (table,) = imported([gemm_times(tmp_path, [(16, 1024 * i, 512 * i, 90.0) for i in (1, 2, 3)])]).tables
+    write_surfaces(tmp_path / "out.nc", [table], {"device": "H100"})
+    (found,) = read_surfaces(tmp_path / "out.nc").tables
+    assert found.listed and list(found.axes) == list(table.axes) and found.labels == table.labels
+    np.testing.assert_array_equal(found.seconds, table.seconds)
 
 
 @pytest.mark.parametrize(
     ("change", "words", "dropped", "left"),
     [
         (lambda rows: rows.append((16, 1024, 512, 9.0)), r"row 9 \(m 16.*already in row 1", "duplicates", 8),
-        (lambda rows: rows.__setitem__(2, (16, 2048, 512, -3.0)), r"row 3 \(.*-3 us is not a time", "impossible", 4),
-        (lambda rows: rows.__setitem__(7, (64, 2048, 4096, 0.4)), r"row 8 .*MFU 1\.36|row 8 .*HBM", "impossible", 4),
-        (lambda rows: rows.pop(), r"holes: 1 of 8 shapes are missing, the first m 64, n 4096, k 2048", "holes", 4),
+        (lambda rows: rows.__setitem__(2, (16, 2048, 512, -3.0)), r"row 3 \(.*-3 us is not a time", "impossible", 7),
+        (lambda rows: rows.__setitem__(7, (64, 2048, 4096, 0.4)), r"row 8 .*MFU 1\.36|row 8 .*HBM", "impossible", 7),
     ],
 )
 def test_bad_rows_are_named_or_dropped(tmp_path, change, words, dropped, left):
@@ -146,11 +159,11 @@ def test_bad_rows_are_named_or_dropped(tmp_path, change, words, dropped, left):
     assert str(file) in str(caught.value) and "--drop" in str(caught.value)
     found = imported([file], drop=True)
     assert getattr(found.dropped, dropped) >= 1
-    assert sum(table.seconds.size for table in found.tables) == left
+    assert sum(int(table.measured.sum()) for table in found.tables) == left
 
 
-def test_holes_may_stay(tmp_path):
-    (table,) = imported([gemm_times(tmp_path, plain_rows()[:-1])], holes="keep").tables
+def test_shapes_that_are_missing_stay_so(tmp_path):
+    (table,) = imported([gemm_times(tmp_path, plain_rows()[:-1])]).tables
     assert np.isnan(table.seconds).sum() == 1
 
 
@@ -189,10 +202,73 @@ def test_united_attention_rows_are_tables_by_heads(tmp_path):
     file = tmp_path / "united.csv"
     file.write_text("\n".join(lines) + "\n")
     found = imported([file])
-    prefill, decode = found.tables
+    prefill, decode, latent = found.tables
+    assert (latent.labels["latent"], latent.labels["head_dim"], latent.labels["value_dim"]) == (1.0, 576.0, 512.0)
     assert (decode.labels["heads"], decode.labels["kv_heads"], decode.seconds.shape) == (32.0, 4.0, (2, 2))
     assert (prefill.kind, prefill.seconds.shape) == ("prefill_attention", (1, 2))
-    assert found.left_out == (f"{file}: 1 rows of mla/decode",)
+    assert found.left_out == ()
+
+
+SPARSE = ["table,gpu,shape_tag,dtype,kv_dtype,batch_size,kv_len,batchsize,next_n,s_kv,s_q,latency_us,mfu"]
+SPARSE += [f"dsa/decode,h800,attn-128-576-2048,bf16,fp8,64,{keys},,,,,{90 + keys / 1024},0.4" for keys in (1024, 8192)]
+SPARSE += [
+    f"dsa/decode,h800,logits-64-128,,,,,64,{n},{keys},,{keys / 100},0.1" for n in (1, 2) for keys in (1024, 8192)
+]
+SPARSE += [f"dsa/prefill,h800,attn-128-576-2048,bf16,,,,,,{keys},4096,3700,0.6" for keys in (4096, 8192)]
+SPARSE += [f"dsa/prefill,h800,logits-64-128,,,,,,,{keys},4096,{keys / 20},0.6" for keys in (4096, 8192)]
+
+
+def test_sparse_attention_and_its_indexer_join(tmp_path):
+    """A step of DeepSeek-V3.2 finds its tables: a selection of 2048 keys, and scores of 64 heads of 128."""
+    file = tmp_path / "united.csv"
+    file.write_text("\n".join(SPARSE) + "\n")
+    write_surfaces(tmp_path / "own.nc", imported([file]).tables, {"device": "H800"})
+    base = hwspaces.efficiency("datasheet")
+    efficiency = surface_efficiency(tmp_path / "own.nc", base).efficiency
+    hardware, model = hwspaces.hardware("H800").hardware, workloads.model("deepseek-v3.2").model
+    deployment = Deployment(kv_bytes=1.0)
+    decode = Decode(sequences=64.0, context=64.0 * 8192.0)
+    with eager():
+        ops = step_ops(model, deployment, Batch(prefill=None, decode=decode, logits=64.0))
+        joined = {row.op.split(".")[-1]: row.way for row in ops_joined(ops, efficiency, lambda op: 0.0)}
+        scores = next(op for name, op in ops.items() if name.endswith("decode_index_scores"))
+        own, below = (float(op_time(scores, hardware, one)) for one in (efficiency, base.efficiency))
+    assert joined["decode_attention"] == joined["decode_index_scores"] == "interpolated"
+    assert joined["q_proj"] == "model"
+    assert own == pytest.approx(81.92e-6, rel=1e-4) != below
+
+
+def grouped_times(folder, rows):
+    folder.mkdir(parents=True)
+    file = folder / "data.csv"
+    names = ["num_experts,num_gpus,num_local_experts,topk,hidden_size,intermediate_size,batch_size_per_gpu"]
+    names += ["tokens_per_expert,up_proj_us,up_mfu,down_proj_us,down_mfu"]
+    file.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return file
+
+
+def test_grouped_products_are_points_of_both_matrices(tmp_path):
+    """Two rows of one shape are repeats; at one token per expert half of the experts have none."""
+    rows = [
+        (64, 8, 8, 8, 7168, 2048, 16, 16, 100.0, 0.1, 60.0, 0.1),
+        (64, 8, 8, 8, 7168, 2048, 17, 16, 110.0, 0, 70.0, 0),
+    ]
+    rows += [(64, 8, 8, 8, 7168, 2048, 1, 1, 80.0, 0.1, 50.0, 0.1)]
+    (table,) = imported([grouped_times(tmp_path / "grouped_gemm" / "decode" / "h800", rows)]).tables
+    shapes = zip(*(table_rows(table)[name] for name in table.axes), strict=True)
+    listed = dict(zip(shapes, table.seconds[table.measured], strict=True))
+    assert listed[16.0, 8.0, 4096.0, 7168.0] == pytest.approx(105e-6)
+    assert listed[16.0, 8.0, 7168.0, 2048.0] == pytest.approx(65e-6)
+    assert listed[1.0, 4.0, 4096.0, 7168.0] == pytest.approx(80e-6)
+    assert (table.kind, table.labels["scaled"]) == ("experts", 1.0)
+
+
+def test_delta_nets_are_left_out_with_a_reason(tmp_path):
+    folder = tmp_path / "gdn" / "decode" / "h20"
+    folder.mkdir(parents=True)
+    (folder / "4-16-128-32-128.csv").write_text("batchsize,conv,gdn_update\n1,7,66\n16,9,66\n")
+    found = imported([folder / "4-16-128-32-128.csv", gemm_times(tmp_path, plain_rows(), "h20")])
+    assert "2 rows of gdn/decode (recurrent states" in found.left_out[0]
 
 
 def collected(path, **columns):
@@ -219,6 +295,55 @@ def test_collected_tables(tmp_path):
     assert found.provenance["engine"] == "trtllm"
 
 
+def test_collected_latent_attention_and_experts(tmp_path):
+    """Layers of experts are priced by both products; latent prefill has keys of 192 elements, decode of 576."""
+    shape = {"mla_dtype": "bfloat16", "kv_dtype": "bfloat16", "n_heads": 16}
+    length = np.array([128, 1024, 128, 1024])
+    batch = np.array([1, 1, 8, 8])
+    decode = collected(tmp_path / "d.parquet", batch=batch, seq_q=1, kv_past=length - 1, latency_us=30.0, **shape)
+    prefill = collected(tmp_path / "p.parquet", batch=1, seq_q=[128, 1024], kv_past=0, latency_us=300.0, **shape)
+    experts = collected(
+        tmp_path / "moe.parquet",
+        dtype="bfloat16",
+        distribution=["balanced", "balanced", "power_law_1.2"],
+        num_tokens=[2, 256, 2],
+        hidden_size=2048,
+        inter_size=1024,
+        topk=8,
+        num_experts=64,
+        moe_tp_size=2,
+        moe_ep_size=1,
+        latency_us=[200.0, 400.0, 900.0],
+    )
+    found = imported([decode, prefill, experts])
+    one, two, three = found.tables
+    assert (one.kind, one.labels["latent"], one.labels["head_dim"]) == ("decode_attention", 1.0, 576.0)
+    assert (two.kind, two.labels["kv_heads"], two.labels["head_dim"]) == ("prefill_attention", 16.0, 192.0)
+    assert three.kind == "expert_layer" and table_rows(three)["inner"][0] == 512.0
+    assert found.left_out == (f"{experts}: 1 rows of distribution power_law_1.2",)
+    base = hwspaces.efficiency("datasheet")
+    efficiency = with_surfaces(base.efficiency, found.tables, hwspaces.hardware("H100").hardware, "test")
+    (surface,) = efficiency.experts.tables
+    assert surface.form == "product" and {axis.name for axis in surface.axes} == {"m", "matrices", "n", "k"}
+
+
+def test_the_collectors_own_columns_are_known(tmp_path):
+    """Times in ms, steps in place of keys, and the driver's name of the device."""
+    frame = pandas.DataFrame({"batch_size": [1, 8], "isl": 1, "num_heads": 32, "num_key_value_heads": 8, "step": 1023})
+    frame = frame.assign(head_dim=128, attn_dtype="bfloat16", kv_cache_dtype="fp8", window_size=0, latency=[0.03, 0.09])
+    frame = frame.assign(framework="vllm", version="1", device="NVIDIA H100 80GB HBM3", kernel_source="fa3")
+    file = tmp_path / "generation_attention_perf.parquet"
+    frame.to_parquet(file)
+    found = imported([file])
+    (table,) = found.tables
+    assert (found.device, list(table.axes["keys"])) == ("H100-SXM", [1024.0])
+    assert table.seconds[0, 0] == pytest.approx(30e-6)
+    modules = frame.assign(architecture="DeepseekV3")
+    modules.to_parquet(file)
+    with pytest.raises(ValueError, match="no row is of a kernel that can be imported: 2 rows of whole blocks"):
+        imported([file])
+
+
 def test_several_engines_need_a_choice(tmp_path):
     file = tmp_path / "gemm.parquet"
     frame = pandas.DataFrame(
@@ -240,11 +365,3 @@ def test_measurements_without_a_header(tmp_path):
     (table,) = imported([stream]).tables
     assert table.axes["bytes"][0] == 4 * 1048576
     assert table.seconds[0] == pytest.approx(1048576 / 20e9)
-
-
-def test_the_complete_part_of_a_grid_keeps_most():
-    seconds = np.ones((6, 6))
-    seconds[4, 1:3] = seconds[0, 5] = np.nan
-    axes, kept = complete({"m": np.arange(6.0), "n": np.arange(6.0)}, seconds)
-    assert kept.size == 25 and 4.0 not in axes["m"]
-    assert not np.isnan(kept).any()

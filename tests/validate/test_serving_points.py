@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jaxroof.deployment import degree
+from sweeps.measure.validate.serving import forms
 from sweeps.measure.validate.serving.precisions import labelled_model
 from sweeps.measure.validate.serving.serving_points import points
 from sweeps.measure.validate.serving.suspects import checked
@@ -31,6 +32,8 @@ DISAGGREGATED = DEEPSEEK | {
     "decode_moe_ep_size": "8",
     "decode_batch_size": "32",
 }
+
+APART = "it has pools of workers, which are not asked for"
 
 
 @pytest.fixture
@@ -81,7 +84,7 @@ def test_engines_whose_host_works_beside_the_device(read):
     assert [bool(one.policy.hidden_host) for one in found] == [False, True, False, True, True, True, False]
     times = [one.case.scenario.efficiency.host.sequence_time for one in found]
     assert times[4] == pytest.approx(85e-6) and times[5] == pytest.approx(
-        8e-6
+        7.34e-6
     )  # the end of one server process, until 1.1
 
 
@@ -218,10 +221,19 @@ def test_files_that_are_wrong_are_refused(read, tmp_path):
         points(tmp_path / "none.csv")
 
 
-def test_disaggregated_rows_are_skipped(read):
+def test_rows_of_pools_are_points_where_they_are_asked_for(read, tmp_path):
     found, skipped = read(DISAGGREGATED, DISAGGREGATED | {"decode_num_workers": ""})
-    apart = "prefill and decode workers apart are not simulated"
-    assert not found and [one.reason for one in skipped] == [apart, "decode_num_workers is empty"]
+    assert not found and [one.reason for one in skipped] == [APART, "decode_num_workers is empty"]
+    (point,), skipped = forms.served_points(tmp_path / "measured.csv")
+    assert len(skipped) == 1 and degrees(point) == (1.0, 8.0, 8.0) and point.suspect is None
+    assert (point.replicas, point.prompt_replicas, point.prompts.tp, point.prompts.ep) == (3.0, 2.0, 8.0, 8.0)
+    assert {"tp": 8, "ep": 8, "dp": 2}.items() <= point.spec.prefill.items()
+
+
+def test_releases_of_dynamo_are_those_of_the_engine_in_its_images(tmp_path, read):
+    read(DISAGGREGATED | {"backend_version": "0.8.1.post1"})
+    ((point,), _) = forms.served_points(tmp_path / "measured.csv")
+    assert point.launch.engine == "trtllm@1.2.0rc6"
 
 
 def test_impossible_points_are_suspect_and_with_them_their_series(read):
@@ -264,7 +276,7 @@ def test_the_measured_file():
     whole, skipped = points(MEASURED)
     assert len(whole) >= 959
     reasons = Counter(one.reason for one in skipped)
-    assert reasons.pop("prefill and decode workers apart are not simulated") >= 27
+    assert reasons.pop(APART) >= 27
     assert set(reasons) == {"prefill_num_workers is empty", "concurrency is empty"}
     with open(MEASURED, encoding="utf-8", newline="") as file:
         assert len(whole) + len(skipped) == sum(1 for _ in csv.DictReader(file))

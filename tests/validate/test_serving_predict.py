@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hwspaces
+from jaxroof.layers.choices import distinct_experts, own_choices
 from jaxroof.layers.collective import collective
-from jaxroof.layers.feedforward import distinct_experts, own_choices
 from jaxroof.roofline import op_time
 from sweeps.cli import main, serve
 from sweeps.cli.parser import Parser

@@ -118,9 +118,9 @@ def test_compressed_attention_of_deepseek_v4_flash():
     )
 
 
-def test_residual_streams_move_as_so_many_norms_and_count_their_mixing():
+def test_residual_streams_are_mixed_around_sublayers_and_their_mixing_is_counted():
     block = workloads.model("DeepSeek-V4-Flash").model.blocks[0]
-    assert block.norms == 4.0
+    assert block.norms == 1.0 and (block.streams.count, block.streams.iterations) == (4.0, 20.0)
     # Two norms of 4096; 2 x (24 outputs of 4 x 4096 inputs, 24 biases, 3 scales); norms 1024 + 512; 64 sinks; 256.
     assert block.other_parameters == 8192 + 2 * (24 * 16384 + 27) + 1536 + 64 + 256
 

@@ -75,7 +75,6 @@ LATENT: dict[str, Family] = {
             latent_query="attn.wq_b",
             indexer="attn.indexer.wq_b",
         ),
-        note="residual streams (hyper-connections) are priced as the traffic of as many norms",
     ),
 }
 """`model_type` -> family."""

@@ -49,7 +49,6 @@ _KIMI_LINEAR = LATENT["kimi_k2"].like(
         linear_output="self_attn.o_proj",
     ),
 )
-_STREAMS = "residual streams (hyper-connections) are priced as the traffic of as many norms"
 _GLM5_NEXT = LATENT["glm_moe_dsa"].like(
     "Glm5NextForCausalLM",
     linear="kimi delta",
@@ -63,7 +62,6 @@ _GLM5_NEXT = LATENT["glm_moe_dsa"].like(
         linear_output="self_attn.o_proj",
     ),
     unless=(("mhc", True), ("index_kpool_compress", True)),
-    note=_STREAMS,
 )
 # MiniMax-01 (arXiv 2501.08313): lightning attention, which is linear, between layers of softmax attention.
 _MINIMAX = Family(
@@ -175,7 +173,7 @@ LINEAR: dict[str, Family] = {
     "glm5_next": _GLM5_NEXT.like(
         "Glm5NextForConditionalGeneration",
         text_type="glm5_next_text",
-        note=f"{_STREAMS}; its vision tower is neither counted nor priced: prompts are text",
+        note="its vision tower is neither counted nor priced: prompts are text",
     ),
     "glm5_next_text": _GLM5_NEXT,
     "kimi_k3": _KIMI_LINEAR.like(

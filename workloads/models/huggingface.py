@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from jaxroof.model import Block, Experts, FeedForward, Mixer, Model, Prediction, WeightFormat
+from jaxroof.model import Block, Experts, FeedForward, Mixer, Model, Prediction, Streams, WeightFormat
 from workloads.config import Config
 from workloads.families.family import Family
 from workloads.models.attention import attention, compressed_attention, latent_attention
@@ -165,7 +165,8 @@ def _block(layer: Layer, kind: LayerKind) -> Block:
         attention=mixer,
         feedforward=feedforward,
         parallel=parallel,
-        norms=_norm_kernels(config, family),
+        norms=1.0 if family.streams is not None else _norm_kernels(config, family),
+        streams=_streams(config, family),
         other_parameters=float(layer_parameters(config, family, layer.hidden, mixer, feedforward)),
     )
 
@@ -186,11 +187,16 @@ def _prediction(layer: Layer, kind: LayerKind) -> Prediction | None:
     )
 
 
+def _streams(config: Config, family: Family) -> Streams | None:
+    """Residual streams of hyper-connections, and the iterations that make their mixing doubly stochastic."""
+    if family.streams is None:
+        return None
+    iterations = config.number("hc_sinkhorn_iters", default=20)
+    return Streams(count=config.number(family.streams), iterations=iterations)
+
+
 def _norm_kernels(config: Config, family: Family) -> float:
-    """Norm kernels per sublayer. Mixing residual streams moves all of them, as so many norms would."""
-    # Hyper-connections read and write all residual streams around each sublayer.
-    if family.streams is not None:
-        return config.number(family.streams)
+    """Norm kernels per sublayer. Alternating updates move all of their streams, as so many norms would."""
     if family.altup:
         return family.norms / 2.0 + config.number("altup_num_inputs", default=4)
     return max(1.0, layer_norms(config, family) / 2.0)

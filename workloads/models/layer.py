@@ -263,6 +263,7 @@ def layer_count(config: Config) -> int:
 
 
 SCALED_FP8 = 1.0 + 4.0 / 128.0
+FP8_SCORES = WeightFormat(bytes=SCALED_FP8, compute="fp8", fallback="bf16")
 """B per element of an indexer's key: FP8, with a float32 scale per 128. Source: DeepSeek-V3.2's inference code."""
 
 BLOCK_KEY_BYTES = 2.0
@@ -310,6 +311,7 @@ def token_selection(layer: Layer, ratio: float | None = None, key_outputs: float
         query_rank=config.number("q_lora_rank", default=None),
         key_bytes=SCALED_FP8,
         weights=layer.product([layer.family.modules.indexer]),
+        scoring=FP8_SCORES,
     )
 
 
@@ -350,6 +352,8 @@ def _selection_of_blocks(layer: Layer, table: Config, keys: tuple[str, str, str,
         query_rank=None,
         key_bytes=BLOCK_KEY_BYTES,
         weights=layer.product([layer.family.modules.indexer]),
+        block=float(table.count(size)),
+        scoring=layer.base,
     )
 
 

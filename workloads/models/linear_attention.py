@@ -65,6 +65,7 @@ def kimi_delta_attention(layer: Layer) -> LinearAttention:
         gate_rank=dim / 2.0 if full else float(dim),
         convolution=table.count("short_conv_kernel_size", default=4),
         rule="delta",
+        channelwise=True,
     )
 
 
@@ -74,7 +75,7 @@ def _flat_kimi_delta(layer: Layer) -> LinearAttention:
     heads, dim = config.count("linear_num_heads"), config.count("linear_head_dim")
     taps = config.count("linear_conv_kernel_dim", default=4)
     sizes = {"heads": heads, "key_heads": heads, "key_dim": dim, "value_dim": dim, "gates": 1.0}
-    return _linear(layer, **sizes, gate_rank=float(dim), convolution=taps, rule="delta")
+    return _linear(layer, **sizes, gate_rank=float(dim), convolution=taps, rule="delta", channelwise=True)
 
 
 def full_rank_kimi_delta(layer: Layer) -> LinearAttention:
@@ -91,6 +92,7 @@ def full_rank_kimi_delta(layer: Layer) -> LinearAttention:
         gates=1.0 + 2.0 * dim,
         convolution=layer.config.count("short_conv_kernel_size", default=4),
         rule="delta",
+        channelwise=True,
     )
 
 
@@ -180,7 +182,12 @@ def _mamba_width(config: Config, hidden: float, heads: int, keys: tuple[str, ...
 
 
 def _linear(
-    layer: Layer, convolution: int | None, rule: str, gate_rank: float | None = None, **sizes: float
+    layer: Layer,
+    convolution: int | None,
+    rule: str,
+    gate_rank: float | None = None,
+    channelwise: bool = False,
+    **sizes: float,
 ) -> LinearAttention:
     modules = layer.family.modules
     return LinearAttention(
@@ -188,6 +195,7 @@ def _linear(
         gate_rank=gate_rank,
         convolution=None if convolution is None else float(convolution),
         rule=rule,
+        channelwise=channelwise,
         input=layer.product(modules.linear_input, modules.fused_linear_input),
         output=layer.product([modules.linear_output], inputs=float(sizes["heads"] * sizes["value_dim"])),
     )

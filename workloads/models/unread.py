@@ -41,7 +41,7 @@ HARMLESS = (
     r".*(_act|_activation|act_fn|activation_function|hidden_act|activation|scoring_func|score_func(tion)?)",
     r".*_fn|.*_in_fp32|.*_fp32.*|fp32_.*|(router|moe_router|gate|ssm|mamba_ssm|mamba_ssm_cache)_dtype|softmax_.*|apply_query_key_layer_scaling|query_pre_attn_scalar",
     r"num_hash_layers|gate_lower_bound|sparse_score_type|sparse_local_block|sparse_disable_index_value|norm_topk_prob|.*topk_method|moe_router_(topk_scaling|score|enable|use|load|pre).*|use_grouped_topk",
-    r"n_group|topk_group|num_expert_group|moe_token_dispatcher_type|moe_permute_fusion|hc_sinkhorn_iters",
+    r"n_group|topk_group|num_expert_group|moe_token_dispatcher_type|moe_permute_fusion",
     # positions
     r".*(rope|rotary|rotate|position|mrope|yarn|longrope).*|use_pos_enc|max_seq_len|seq_length|seq_len",
     r"max_sequence_length|model_max_length|max_window_layers",

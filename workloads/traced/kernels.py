@@ -5,8 +5,8 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from jaxroof.hardware import floating
-from jaxroof.layers.attention import SOFTMAX_FLOPS
-from jaxroof.layers.feedforward import distinct_experts
+from jaxroof.layers.attention_kernels import SOFTMAX_FLOPS
+from jaxroof.layers.choices import distinct_experts
 from jaxroof.layers.linear import OPERAND_BYTES
 from jaxroof.numerics.smooth import positive_part
 from jaxroof.numerics.struct import Scalar

@@ -7,7 +7,8 @@ from typing import Any
 
 from jaxroof.batch import Decode, Prefill
 from jaxroof.deployment import Deployment
-from jaxroof.layers.attention import Attention, decode_attention, fused_attention, prefill_attention
+from jaxroof.layers.attention import Attention, decode_attention, prefill_attention
+from jaxroof.layers.attention_kernels import fused_attention
 from jaxroof.layers.sight import Sight, attended_pairs
 from jaxroof.model import WeightFormat
 from jaxroof.numerics.struct import Scalar

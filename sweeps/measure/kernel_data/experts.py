@@ -233,12 +233,13 @@ def expert_call(dtype: str, balanced: bool) -> Call | None:
         ops["zeros"] = dataclasses.replace(zeros, kernels=0.0)
         # The benchmark runs one layer again and again, so its weights are what L2 may still hold.
         reuse = touched * (up.inputs * up.outputs + down.inputs * down.outputs) * weights.bytes
-        return tuple(_measured(op, reuse, None if balanced else row["largest"]) for op in ops.values())
+        return tuple(measured_op(op, reuse, None if balanced else row["largest"]) for op in ops.values())
 
     return call
 
 
-def _measured(op: AnyOp, reuse: Any, largest: Any) -> AnyOp:
+def measured_op(op: AnyOp, reuse: Any, largest: Any) -> AnyOp:
+    """The op as a benchmark repeats it: bytes between two readings of its weights, and rows of the busiest expert."""
     if not isinstance(op, Kernel):
         return op
     shape = None if op.shape is None else dataclasses.replace(op.shape, largest=largest)

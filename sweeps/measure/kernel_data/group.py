@@ -1,8 +1,7 @@
 """Measured calls of one kind on one device, and what an efficiency says they take."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import numpy as np
 from hwspaces.files import document
 from hwspaces.files.extras import installing
 from jaxroof.efficiency import Efficiency
-from jaxroof.hardware import Hardware
-from jaxroof.numerics.arrays import jax
-from jaxroof.numerics.struct import Scalar
+from jaxroof.hardware import Hardware, on_host
+from jaxroof.numerics.arrays import eager
 from jaxroof.op import AnyOp
 from jaxroof.roofline import op_deviation, op_time
 from workloads.traces.table import LONGEST_ROW, lines
@@ -22,15 +20,29 @@ Columns = Mapping[str, Any]
 """Numbers of one call by the name of their column: scalars of one row, or arrays of shape [rows]."""
 
 Call = Callable[[Columns], tuple[AnyOp, ...]]
-"""The ops that one call runs, from its numbers. One function per structure, so that it is compiled once."""
+"""The ops that one call runs, from its numbers."""
 
-CHUNK = 1 << 15
-"""Rows per compiled call; the last one is padded."""
+CHUNK = 1 << 13
+"""Rows that are priced at once: columns whose intermediate numbers stay in a cache."""
+
+
+@dataclasses.dataclass(frozen=True)
+class HostLaunches:
+    """A benchmark whose host launches kernels one by one: it takes no less than the host does."""
+
+    time: float  # s of the host per kernel
+    more: float = 0.0  # kernels beside those of the ops
+    above: float = 0.0  # sequences of a batch up to which kernels are replayed from a graph all the same
+
+    def seconds(self, ops: Sequence[AnyOp], columns: Columns, hardware: Hardware) -> Any:
+        """s that the host takes, shape [rows]; 0 where it launches nothing."""
+        kernels = sum(op.count * op.kernels for op in ops) + self.more
+        return np.where(columns["batch_size"] > self.above, on_host(self.time * kernels, hardware), 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelGroup:
-    """Rows that one compiled function prices: one kind, precision, engine, version, kernel and device."""
+    """Rows whose ops are of one structure: one kind, precision, engine, version, kernel and device."""
 
     family: str  # "GEMM", "prefill attention", ...
     precision: str  # as the table says it
@@ -41,6 +53,8 @@ class KernelGroup:
     call: Call
     columns: dict[str, np.ndarray]  # shape [rows] each
     seconds: np.ndarray  # measured, shape [rows]
+    table: str | None = None  # of rows that are whole blocks of many ops: its name
+    host: HostLaunches | None = None  # None: kernels are replayed from a graph, or are one
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -52,33 +66,18 @@ class KernelGroup:
 
 
 def predicted(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> tuple[np.ndarray, np.ndarray]:
-    """Time and standard deviation in s of every row as numbers, chunk by chunk, so that any table fits into memory."""
-    rows, parts = len(group), []
-    # One size for large tables and powers of two for small ones: few shapes are compiled.
-    size = CHUNK if rows > CHUNK else 1 << max(rows - 1, 1).bit_length()
-    for start in range(0, rows, size):
-        count = min(size, rows - start)
-        columns = {
-            # Padding repeats the last row, which is a valid call, and is cut off from the result.
-            name: np.pad(column[start : start + count], (0, size - count), mode="edge")
-            for name, column in group.columns.items()
-        }
-        parts.append(np.stack(_times(group.call, columns, hardware, efficiency))[:, :count])
-    figures = np.concatenate(parts, axis=1)
+    """Time and standard deviation in s of every row, chunk by chunk on NumPy; the ops of one call err alike."""
+    figures = np.empty((2, len(group)))
+    with eager():
+        for start in range(0, len(group), CHUNK):
+            part = slice(start, start + CHUNK)
+            columns = {name: column[part] for name, column in group.columns.items()}
+            ops = group.call(columns)
+            times = sum(op.count * op_time(op, hardware, efficiency) for op in ops)
+            least = 0.0 if group.host is None else group.host.seconds(ops, columns, hardware)
+            figures[0, part] = np.maximum(times, least)
+            figures[1, part] = sum(op.count * op_deviation(op, hardware, efficiency) for op in ops)
     return figures[0], figures[1]
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _times(call: Call, columns: Columns, hardware: Hardware, efficiency: Efficiency) -> tuple[jax.Array, jax.Array]:
-    """Times and deviations; the ops of one call err alike."""
-
-    def priced(row: Columns) -> tuple[Scalar, Scalar]:
-        ops = call(row)
-        times = (op.count * op_time(op, hardware, efficiency) for op in ops)
-        deviations = (op.count * op_deviation(op, hardware, efficiency) for op in ops)
-        return sum(times), sum(deviations)
-
-    return jax.vmap(priced)(columns)
 
 
 LARGEST = 2 * 2**30
@@ -131,6 +130,19 @@ def table(path: Path, columns: tuple[str, ...]) -> Any:
     frame.columns = [" ".join(str(name).split()) for name in frame.columns]
     require_columns(frame, columns, path)
     return frame
+
+
+def columns_of(path: Path) -> list[str]:
+    """Names of a parquet file's columns, without its rows; ValueError of one line as `table`."""
+    document.require_file(path, LARGEST)
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise ValueError(f"{path}: reading it needs pandas and pyarrow: {installing('validate')}") from None
+    try:
+        return [" ".join(name.split()) for name in parquet.read_schema(path).names]
+    except Exception as error:  # of pyarrow, whatever a damaged file makes of it
+        raise ValueError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
 
 
 def require_columns(frame: Any, columns: tuple[str, ...], path: Path) -> None:

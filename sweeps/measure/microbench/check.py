@@ -8,7 +8,8 @@ import numpy as np
 
 import hwspaces
 from hwspaces.performance.efficiency import EfficiencyEntry
-from hwspaces.performance.surface import SurfaceTable, node_ops, read_surfaces
+from hwspaces.performance.measured_ops import measured_ops
+from hwspaces.performance.surface import SurfaceTable, read_surfaces
 from hwspaces.performance.surface_efficiency import surface_efficiency
 from jaxroof.efficiency import Efficiency
 from jaxroof.hardware import Hardware
@@ -173,7 +174,8 @@ def fresh_shapes(table: SurfaceTable, points: int, random: np.random.Generator) 
 def predicted_time(table: SurfaceTable, shape: dict[str, int], hardware: Hardware, efficiency: Efficiency) -> float:
     """Time in s that the efficiency gives the kernel of one shape."""
     row = {name: jnp.float32(value) for name, value in (shape | table.labels).items()}
-    return float(sum(jax.tree.leaves([op_time(op, hardware, efficiency) for op in node_ops(table, row)])))
+    before, own = measured_ops(table, row)
+    return float(sum(jax.tree.leaves([op_time(op, hardware, efficiency) for op in (*before, *own)])))
 
 
 def _heads(table: SurfaceTable) -> Heads:

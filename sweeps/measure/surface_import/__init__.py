@@ -8,8 +8,8 @@ from typing import Any
 import hwspaces
 from hwspaces.performance.surface import SurfaceTable
 from sweeps.measure.surface_import import aic, infersim, llmcompass
-from sweeps.measure.surface_import.complete_grid import Dropped, possible, tables
 from sweeps.measure.surface_import.kernel_rows import KernelRows, MeasuredFile, WantedRows, joined
+from sweeps.measure.surface_import.tables import Dropped, possible, table_of, without_duplicates
 from sweeps.measure.validate.relative_errors import grouped
 
 FORMATS = {"infersim": infersim, "aic": aic, "llmcompass": llmcompass}
@@ -32,7 +32,6 @@ def imported(
     format: str = "auto",
     wanted: WantedRows | None = None,
     drop: bool = False,
-    holes: str = "refuse",
 ) -> Imported:
     """The tables of all files, of one device, engine and version.
 
@@ -40,13 +39,11 @@ def imported(
       files: to read, of one format each.
       format: a key of `FORMATS`, or auto: by the name, header and columns of each file.
       wanted: which device, engine and version, where files hold several.
-      drop: leave out rows that are twice, impossible or beyond a complete grid, and count them.
-      holes: what happens to shapes of a grid that were not measured: "refuse", an error; "drop", the largest complete
-        part stays, as with refuse where `drop` is set; "keep", they stay missing.
+      drop: leave out rows that are twice or impossible, and count them.
 
     Raises:
       ValueError: one line that names file, row and what is wrong: an unknown format, a device that the catalogue does
-        not have, a missing column, a duplicate, a time below the datasheet's bound, a hole, two devices.
+        not have, a missing column, a duplicate, a time below the datasheet's bound, two devices.
     """
     wanted = wanted or WantedRows()
     dropped, left, provenance, device = Dropped(), list[str](), dict[str, str](), None
@@ -62,19 +59,17 @@ def imported(
         for key, value in part.provenance.items():
             provenance[key] = value if key not in provenance else _joined(provenance[key], value)
         left += [f"{path}: {sentence}" for sentence in part.left_out]
-        for rows in _merged(part.rows):
-            # Impossible times are sorted out before the grid is laid, where they would otherwise be nodes.
-            rows = possible(rows, entry.hardware, drop, dropped)
-            if not len(rows):
-                continue
-            name = table_name(rows)
-            # Where rows may be dropped, holes shrink the grid unless the caller keeps them.
-            for table in tables(rows, drop, "drop" if drop and holes == "refuse" else holes, dropped, name):
-                if table.name in by_name:
-                    raise ValueError(f"{path}: {table.name} is in another of the files already")
-                by_name[table.name] = table
+        # Rows that cannot be are sorted out first: a mean with a repeat would hide them.
+        checked = [
+            possible(without_duplicates(rows, drop, dropped), entry.hardware, drop, dropped) for rows in part.rows
+        ]
+        for name, parts in grouped([rows for rows in checked if len(rows)], table_name).items():
+            if name in by_name:
+                raise ValueError(f"{path}: {name} is in another of the files already")
+            by_name[name] = table_of(joined(parts), name)
     if not by_name or device is None:
-        raise ValueError(f"{', '.join(map(str, files))}: no row is of a kernel that can be imported")
+        reasons = "".join(f": {sentence.partition(': ')[2]}" for sentence in left[:1])
+        raise ValueError(f"{', '.join(map(str, files))}: no row is of a kernel that can be imported{reasons}")
     return Imported(tuple(by_name.values()), device, provenance, dropped, tuple(left))
 
 
@@ -82,19 +77,19 @@ def table_name(rows: KernelRows) -> str:
     """Name of the table of these rows: kind, precision and labels."""
     labels = rows.labels
     words = [rows.kind, rows.precision]
-    words += [name for name in ("scaled", "dequantised", "quantised") if labels.get(name)]
-    if "heads" in labels:
-        # Attention: bits of a cached element; heads, KV heads and width of a head.
-        words += [f"kv{8 * labels['kv_bytes']:g}", f"{labels['heads']:g}-{labels['kv_heads']:g}-{labels['head_dim']:g}"]
+    words += [name for name in ("scaled", "dequantised", "quantised", "latent") if labels.get(name)]
+    if "kv_bytes" in labels:
+        # Attention: bits of a cached element; heads, KV heads and width of a head; keys that are selected.
+        sizes = [labels[each] for each in ("heads", "kv_heads", "head_dim") if each in labels]
+        words += [f"kv{8 * labels['kv_bytes']:g}", "-".join(f"{size:g}" for size in sizes)]
+        words += [f"top{labels['selected']:g}"] if "selected" in labels else []
     elif labels.get("dequantised"):
         # Products of converted weights: bits that are stored per weight, with its part of the scales.
         words.append(f"w{8 * labels['weight_bytes']:.3g}")
+    if labels.get("up_projections", 2.0) != 2.0:
+        words.append("ungated")
+    words += [rows.variant] if rows.variant else []
     return "_".join(words)
-
-
-def _merged(rows: Sequence[KernelRows]) -> list[KernelRows]:
-    """Rows of the same kernel together: a file may have them under two names, which makes some of them duplicates."""
-    return [parts[0] if len(parts) == 1 else joined(parts) for parts in grouped(rows, table_name).values()]
 
 
 def _reader(path: Path, format: str) -> Any:

@@ -24,6 +24,7 @@ class KernelRows:
     seconds: np.ndarray  # shape [rows]
     lines: np.ndarray  # where a row stands in its file, counted from 1, the header not counted; shape [rows]
     file: str
+    variant: str = ""  # end of the table's name: kernels of the same ops that are apart in a benchmark
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -59,10 +60,20 @@ class WantedRows:
 
 
 def joined(parts: Sequence[KernelRows]) -> KernelRows:
-    """Rows of one kernel and file that were listed apart, in the order of the file."""
+    """Rows of one kernel and file that were listed apart, as one list; shapes that several of them have, by their mean.
+
+    Such repeats are of one kernel under two names: 28 heads on one device, and 56 on two.
+    """
+    if len(parts) == 1:
+        return parts[0]
     axes = {name: np.concatenate([part.axes[name] for part in parts]) for name in parts[0].axes}
     seconds, lines = (np.concatenate([getattr(part, name) for part in parts]) for name in ("seconds", "lines"))
-    return dataclasses.replace(parts[0], axes=axes, seconds=seconds, lines=lines).chosen(np.argsort(lines))
+    _, first, place = np.unique(np.stack(list(axes.values()), axis=1), axis=0, return_index=True, return_inverse=True)
+    means = np.bincount(place.ravel(), weights=seconds) / np.bincount(place.ravel())
+    own = dataclasses.replace(
+        parts[0], axes={name: values[first] for name, values in axes.items()}, seconds=means, lines=lines[first]
+    )
+    return own.chosen(np.argsort(own.lines))
 
 
 def listed(

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from hwspaces.engines.engine import OwnCollectives
 from jaxroof.collectives import collective_time
-from jaxroof.efficiency import LinkEfficiency
+from jaxroof.efficiency import ExpertExchange, LinkEfficiency
+from jaxroof.fanout import Fanout
 from jaxroof.hardware import Links, Transport
 from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.numerics.struct import Scalar, given, struct
 from jaxroof.op import Collective as CollectiveOp
 from sweeps.measure.validate.collective_rows import (
+    ANY,
     COPY_SHARE,
     EAGER,
     EAGER_COPIES,
@@ -43,6 +46,9 @@ class _Case:
     copy_time: Scalar  # s
     launch_time: Scalar  # s
     eager_byte_time: Scalar  # s per B of the message
+    slowdown: Scalar  # of kernels with an engine's own settings against those with the best ones
+    fanout: Fanout | None  # of tokens that nodes may forward
+    kernels: ExpertExchange | None  # that move them
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,9 +108,11 @@ def times(rows: Sequence[MeasuredCollective]) -> Callable[[Callable[[str], Trans
     None to leave it. Rows of one device, collective and set of algorithms are evaluated together.
     """
 
-    def alike(position: int) -> tuple[str, str, tuple[str, ...], Any]:
+    def alike(position: int) -> tuple[Any, ...]:
         row = rows[position]
-        return row.device, row.kind, row.algorithms, jax.tree.structure(row.links)
+        exchange = row.exchange
+        parts = () if exchange is None else (exchange.fanout, exchange.kernels)
+        return row.device, row.kind, row.algorithms, jax.tree.structure((row.links, parts))
 
     # Rows of one structure become one stack, priced by one compiled function.
     groups = grouped(range(len(rows)), alike)
@@ -139,8 +147,14 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
         scale_up = dataclasses.replace(scale_up, transport=transport)
     links = dataclasses.replace(case.links, scale_up=scale_up)
     message, members = case.message_bytes, case.participants
-    op = CollectiveOp(operation=kind, count=1.0, kernels=1.0, message_bytes=message, participants=members)
-    efficiency = LinkEfficiency(losses=losses)
+    efficiency = LinkEfficiency(losses=losses, exchange=case.kernels)
+    if kind == ANY:
+        ops = (CollectiveOp(operation=name, count=1.0, kernels=1.0, message_bytes=message, participants=members)
+               for name in FOUR)  # fmt: skip
+        return jnp.median(jnp.stack([collective_time(links, op, efficiency, algorithms) for op in ops]))
+    op = CollectiveOp(
+        operation=kind, count=1.0, kernels=1.0, message_bytes=message, participants=members, fanout=case.fanout
+    )
     # Kernels of the engine itself; the library's algorithms choose among themselves.
     own = tuple(name for name in algorithms if name in ("one_shot", "two_shot"))
     kernel = collective_time(links, op, efficiency, tuple(name for name in algorithms if name not in own))
@@ -148,20 +162,28 @@ def _case_time(kind: str, algorithms: tuple[str, ...], case: _Case, changed: Any
         # Copies into and out of symmetric memory are made only where the switch reduces.
         copies = case.copy_time * scale_up.reduces
         kernel = jnp.minimum(kernel, copies + collective_time(links, op, efficiency, own))
-    return jnp.maximum(case.launch_time, kernel) + case.eager_byte_time * case.message_bytes
+    return jnp.maximum(case.launch_time, kernel * case.slowdown) + case.eager_byte_time * case.message_bytes
+
+
+FOUR = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+"""Collectives that a row of kind `ANY` is the median of."""
 
 
 def _case(row: MeasuredCollective) -> _Case:
     # Launches and copies of the message are part of the time only where the host runs each collective by itself.
-    family, eager = own_collectives(row.family), row.mode == EAGER
+    eager = row.mode == EAGER
+    family = OwnCollectives() if row.exchange is not None else own_collectives(row.family, row.version)
     return _Case(
         links=row.links,
         participants=row.participants,
         message_bytes=row.message_bytes,
         shot_limit=family.largest,
         copy_time=family.copy_time,
-        launch_time=launch_time(row.family, row.version) if eager else 0.0,
+        launch_time=launch_time(row),
+        slowdown=1.0 if row.exchange is None else 1.0 / row.exchange.tuned,
         eager_byte_time=EAGER_COPIES / (COPY_SHARE * row.memory_bandwidth) if eager else 0.0,
+        fanout=None if row.exchange is None else row.exchange.fanout,
+        kernels=None if row.exchange is None else row.exchange.kernels,
     )
 
 
@@ -178,6 +200,8 @@ def family_name(row: MeasuredCollective) -> str:
 
 def kind_name(row: MeasuredCollective) -> str:
     """Which of the stated families of collectives a row belongs to: "all_reduce", "custom all_reduce", ..."""
+    if row.exchange is not None:
+        return f"{row.exchange.mode} {'combine' if row.exchange.back else 'dispatch'}"
     return row.kind if row.family in LIKE_NCCL else f"custom {row.kind}"
 
 

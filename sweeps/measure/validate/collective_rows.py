@@ -1,16 +1,20 @@
 """Measured collectives from CSV files of aiconfigurator's or vidur's form, and what ran behind each of them."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import hwspaces
 from hwspaces import engine, engine_names
+from hwspaces.accelerators.hosts import hosts
 from hwspaces.engines.engine import OwnCollectives
 from jaxroof.collectives import LIBRARIES
 from jaxroof.hardware import Link, Links
 from jaxroof.numerics.struct import given
-from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, records, require_some, rows
+from sweeps.measure.validate.exchange_rows import TABLES, MeasuredExchange, exchanges, measured_links
+from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, header, records, require_some, rows
 
+BENCHMARK_COLUMNS = ("gpu", "backend", "kernel_source", "num_gpus", "message_size", "latency_us")
 TABLE_COLUMNS = ("gpu", "backend", "op_name", "dtype", "num_gpus", "message_bytes", "latency_us", "mode")
 PROFILE_COLUMNS = ("topology", "collective", "num_workers", "devices_per_node", "message_bytes", "latency_us")
 
@@ -46,7 +50,13 @@ send-receives across nodes level off at 9 GB/s, whatever the NICs of the catalog
 
 PCIE = "PCIe"
 PROFILED = "profiled"
-GRAPH, EAGER, STREAM = "cudagraph", "eager", "stream"
+GRAPH, EAGER, STREAM, CALLED = "cudagraph", "eager", "stream", "called"
+
+ANY = "one of four"
+"""Kind of rows that are the median of an all-reduce, all-gather, reduce-scatter and all-to-all of one size."""
+
+CALL_TIME = 29e-6
+"""s that the host takes for one collective of torch.distributed: ours, of its smallest messages on H100 and H200."""
 
 
 NCCL = "nccl"
@@ -60,9 +70,9 @@ def families() -> tuple[str, ...]:
     return *LIKE_NCCL, *engine_names()
 
 
-def own_collectives(family: str) -> OwnCollectives:
-    """Kernels that a family has beside the library's."""
-    return OwnCollectives() if family in LIKE_NCCL else engine(family).collectives
+def own_collectives(family: str, version: str = "") -> OwnCollectives:
+    """Kernels that a family has beside the library's, in a release."""
+    return OwnCollectives() if family in LIKE_NCCL else engine(family).collectives.released(version)
 
 
 IN_SWITCH_TYPES = ("half", "float16", "bfloat16", "float", "float32")
@@ -94,27 +104,28 @@ class MeasuredCollective:
     crosses: bool  # whether the group leaves its scale-up domain
     file: str
     line: int  # of the file
+    exchange: MeasuredExchange | None = None  # of tokens with experts; None: of nothing that nodes forward
 
 
 def collectives(path: str | Path) -> tuple[list[MeasuredCollective], list[LeftOut]]:
-    """Rows of a CSV file, or of every CSV file of a known form in a folder.
+    """Rows of a CSV or parquet file, or of every file of a known form in a folder.
 
     Raises:
       ValueError: one line that names file, row, column and value: a missing or empty file, missing columns, text
         that is no positive number, or that there is nothing to predict.
     """
     path, measured, left_out, known = Path(path), [], [], False
-    for file in sorted(path.rglob("*.csv")) if path.is_dir() else [path]:
+    for file in sorted((*path.rglob("*.csv"), *path.rglob("*.parquet"))) if path.is_dir() else [path]:
         # The form of a file shows in its columns. Of a folder, files of no known form are passed over.
-        lines = rows(file, ())
-        read = next((read for columns, read in FORMS.items() if lines[0].keys() >= set(columns)), None)
+        names = header(file)
+        read = next((read for columns, read in FORMS.items() if set(names) >= set(columns)), None)
         if read is not None:
-            known, (some, left) = True, records(lines, read)
-            measured, left_out = measured + some, left_out + left
+            known, (some, left) = True, records(rows(file, ()), read)
+            measured, left_out = measured + list(itertools.chain(*some)), left_out + left
         # A single file of an unknown form is an error, since nothing else was given.
         elif file is path:
             forms = " nor ".join(", ".join(columns) for columns in FORMS)
-            raise ValueError(f"{path}: the columns are neither {forms}; it has {', '.join(lines[0])}")
+            raise ValueError(f"{path}: the columns are neither {forms}; it has {', '.join(names)}")
     if not known:
         raise ValueError(f"{path}: no CSV file of measured collectives in this folder")
     require_some(path, measured, left_out)
@@ -137,13 +148,76 @@ def algorithms(family: str, dtype: str, over_pcie: bool) -> tuple[str, ...]:
     return library + (own.kernels if own.bridged or not over_pcie else ())
 
 
-def launch_time(family: str, version: str) -> float:
-    """Host time in s that one eager run takes, whatever its size; 0 for a library that a benchmark calls in a row."""
-    own = own_collectives(family)
-    return own.launch_time_of.get(version, own.launch_time)
+def launch_time(row: "MeasuredCollective") -> float:
+    """Host time in s that one run takes, whatever its size; 0 where none is part of the measured time.
+
+    It is that of the engine's release, or of a call of torch.distributed, on the processors of the device's host.
+    """
+    if row.exchange is not None:
+        time = row.exchange.call_time
+    elif row.mode == CALLED:
+        time = CALL_TIME
+    else:
+        time = own_collectives(row.family, row.version).launch_time if row.mode == EAGER else 0.0
+    host = hosts().get(row.device)
+    return time if host is None else time / host.launch_speed
 
 
-def _table_row(row: CsvRow) -> MeasuredCollective:
+def _benchmark_row(row: CsvRow) -> list[MeasuredCollective]:
+    """A row of the newer tables, whose sizes are elements; one of NCCL's is the median of four collectives."""
+    dtype = row.get("allreduce_dtype") or row.get("nccl_dtype", "")
+    if dtype not in ELEMENT_BYTES:
+        raise ValueError(f"element type {dtype!r} is not known; known: {', '.join(ELEMENT_BYTES)}")
+    size = row.numbers(("message_size",), POSITIVE)["message_size"] * ELEMENT_BYTES[dtype]
+    kernel, nccl = row["kernel_source"], row["backend"] == NCCL
+    called = kernel.startswith("torch.")
+    # Engines may run another one's kernels, as the name of the kernels says.
+    family = "trtllm" if kernel == "TRTLLM" else row["backend"]
+    mode = STREAM if nccl else next((mode for mode in (EAGER,) if kernel.endswith(mode)), GRAPH)
+    words = {"backend": family, "mode": mode, "dtype": dtype, "message_bytes": str(size), "op_name": "all_reduce"}
+    (one,) = _table_row(CsvRow(row.file, row.line, {**row, **words}))
+    if called:
+        return [dataclasses.replace(one, mode=CALLED)]
+    return [dataclasses.replace(one, kind=ANY) if nccl else one]
+
+
+ELEMENT_BYTES = {"half": 2.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.0, "float": 4.0, "float32": 4.0}
+"""Element type -> B."""
+
+
+def _exchange_row(row: CsvRow) -> list[MeasuredCollective]:
+    """Both directions of an exchange of tokens with experts, or one."""
+    entry, found = _device(row["gpu"]), []
+    links, scale_up = entry.hardware.links, _scale_up(entry.name, entry.hardware.links)
+    for one, seconds in exchanges(row):
+        found.append(
+            MeasuredCollective(
+                device=entry.name,
+                family=row.get("backend", ""),
+                mode=row.get("comm_backend") or one.mode,
+                version=row.get("version", ""),
+                kind=one.kind,
+                dtype=row.get("comm_dtype", ""),
+                participants=one.devices,
+                message_bytes=one.message_bytes,
+                seconds=seconds,
+                links=measured_links(links, one),
+                memory_bandwidth=entry.hardware.memory.hbm.bandwidth,
+                algorithms=EXCHANGES,
+                crosses=one.devices > scale_up.devices,
+                file=row.file,
+                line=row.line,
+                exchange=one,
+            )
+        )
+    return found
+
+
+EXCHANGES = ("direct", "hierarchical", "expert_kernel", "forwarded")
+"""Algorithms of an exchange of tokens with experts."""
+
+
+def _table_row(row: CsvRow) -> list[MeasuredCollective]:
     values = row.numbers(("num_gpus", "message_bytes", "latency_us"), POSITIVE)
     entry = _device(row["gpu"])
     # The family is the same with and without this ending.
@@ -154,7 +228,7 @@ def _table_row(row: CsvRow) -> MeasuredCollective:
     # Tables are of the devices' own links, as the catalogue has them.
     links = entry.hardware.links
     scale_up = _scale_up(entry.name, links)
-    return MeasuredCollective(
+    one = MeasuredCollective(
         device=entry.name,
         family=family,
         mode=row["mode"],
@@ -171,9 +245,10 @@ def _table_row(row: CsvRow) -> MeasuredCollective:
         file=row.file,
         line=row.line,
     )
+    return [one]
 
 
-def _profile_row(row: CsvRow) -> MeasuredCollective:
+def _profile_row(row: CsvRow) -> list[MeasuredCollective]:
     values = row.numbers(("num_workers", "devices_per_node", "message_bytes", "latency_us"), POSITIVE)
     # The first word names the machines; what follows is not needed.
     name, _, _ = row["topology"].partition(" ")
@@ -197,7 +272,7 @@ def _profile_row(row: CsvRow) -> MeasuredCollective:
         # The devices of a node share its network; a link's bandwidth is per device, in B/s.
         network = dataclasses.replace(network, bandwidth=machines.node_bandwidth / node)
         links = dataclasses.replace(links, scale_out=network)
-    return MeasuredCollective(
+    one = MeasuredCollective(
         device=entry.name,
         family=NCCL,
         mode=PROFILED,
@@ -214,6 +289,7 @@ def _profile_row(row: CsvRow) -> MeasuredCollective:
         file=row.file,
         line=row.line,
     )
+    return [one]
 
 
 def _device(name: str) -> hwspaces.HardwareEntry:
@@ -236,5 +312,11 @@ def _kind(name: str) -> str:
     return NAMES[name]
 
 
-FORMS = {TABLE_COLUMNS: _table_row, PROFILE_COLUMNS: _profile_row}
-"""Columns of a file -> how its rows are read."""
+FORMS = {
+    TABLE_COLUMNS: _table_row,
+    PROFILE_COLUMNS: _profile_row,
+    **dict.fromkeys(TABLES, _exchange_row),
+    (*BENCHMARK_COLUMNS, "nccl_dtype"): _benchmark_row,
+    (*BENCHMARK_COLUMNS, "allreduce_dtype"): _benchmark_row,
+}
+"""Columns of a file -> the collectives of one of its rows."""

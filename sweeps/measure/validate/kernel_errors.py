@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +20,20 @@ from sweeps.measure.kernel_data.attention import (
 from sweeps.measure.kernel_data.experts import expert_groups
 from sweeps.measure.kernel_data.gemm import gemm_groups
 from sweeps.measure.kernel_data.group import KernelGroup, predicted
+from sweeps.measure.kernel_data.modules import block_groups
 from sweeps.measure.validate.relative_errors import error_summary, grouped
 
 LABELS = ("family", "precision", "engine", "version", "kernel", "device")
 """What rows are told apart by: fields of `KernelGroup`."""
 
-FAMILIES: dict[str, Callable[[Path], list[KernelGroup]]] = {
+FAMILIES: dict[str, Callable[[Path], Iterable[KernelGroup]]] = {
     "gemm": gemm_groups,
     "prefill": prefill_groups,
     "decode": decode_groups,
     "mla_prefill": latent_context_groups,
     "mla_decode": latent_decode_groups,
     "experts": expert_groups,
+    "blocks": block_groups,
 }
 """Kind of table -> its rows."""
 

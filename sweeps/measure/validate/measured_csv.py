@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from hwspaces.files import document
+from sweeps.measure.kernel_data.group import columns_of, table
 from sweeps.measure.validate.relative_errors import grouped
 
 LARGEST = 64 * 2**20
@@ -17,6 +18,9 @@ LARGEST = 64 * 2**20
 
 MOST_VALUES = 5 * 10**6
 """Rows times columns of one."""
+
+PARQUET = ".parquet"
+"""Ending of files that are read as tables; all others are CSV."""
 
 Item = TypeVar("Item")
 
@@ -121,16 +125,25 @@ def require_some(path: str | Path, found: Sequence[Any], left: Sequence[LeftOut]
         raise ValueError(f"{path}: none of {len(left)} rows can be predicted; row {left[0].row}: {left[0].reason}")
 
 
+def header(path: str | Path) -> list[str]:
+    """Names of the columns of a CSV or parquet file; ValueError of one line as `rows`."""
+    if Path(path).suffix != PARQUET:
+        return list(rows(path, ())[0])
+    return columns_of(Path(path))
+
+
 def rows(path: str | Path, columns: Iterable[str]) -> list[CsvRow]:
     """Lines of the file in order, each text stripped.
 
     Args:
-      path: a CSV file with one header line.
+      path: a CSV file with one header line, or a parquet file, whose rows count as lines from the second on.
       columns: those that it must have; it may have more.
 
     Raises:
       ValueError: one line, when the file is missing, unreadable or without rows, or lacks a column.
     """
+    if Path(path).suffix == PARQUET:
+        return [CsvRow(path, place, line) for place, line in enumerate(_cells(Path(path), columns), start=2)]
     try:
         reader = csv.DictReader(io.StringIO(document.text(path, LARGEST), newline=""))
         # Names of columns may have any white space around and inside them.
@@ -153,3 +166,12 @@ def rows(path: str | Path, columns: Iterable[str]) -> list[CsvRow]:
     cells = ({column: (line.get(column) or "").strip() for column in header} for line in lines)
     # The header is line 1.
     return [CsvRow(path, place, line) for place, line in enumerate(cells, start=2)]
+
+
+def _cells(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
+    """Rows of a parquet file as texts, empty where nothing was recorded."""
+    frame = table(path, tuple(columns))
+    if frame.size > MOST_VALUES:
+        raise ValueError(f"{path}: more than {MOST_VALUES:,} values in {frame.shape[1]:,} columns; that many are read")
+    texts = {name: frame[name].astype(str).where(frame[name].notna(), "").tolist() for name in frame.columns}
+    return [dict(zip(texts, line, strict=True)) for line in zip(*texts.values(), strict=True)]

@@ -3,9 +3,6 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 import hwspaces
 import workloads
@@ -16,12 +13,12 @@ from jaxroof.jobs.composition import Requests
 from jaxroof.jobs.request import request_cost
 from jaxroof.memory.legality import broken_rule
 from jaxroof.model import Model
-from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import eager
 from jaxroof.numerics.struct import given
 from sweeps.ask.axes import replaced
 from sweeps.ask.cases import model_deployment, require_precisions
 from sweeps.measure.validate.measured_csv import POSITIVE, CsvRow, LeftOut, Limit, at_least, records, require_some, rows
-from sweeps.measure.validate.relative_errors import error_summary, stacked
+from sweeps.measure.validate.relative_errors import error_summary
 
 SYNCHRONOUS = "sync_guidellm"
 """The set whose rows are one request at a time. GuideLLM's TPOT column is E2E / output tokens: not used as TPOT."""
@@ -153,19 +150,9 @@ def _served(row: CsvRow) -> MeasuredRequest:
 
 
 def _scored(served: list[MeasuredRequest], efficiency: Efficiency) -> list[ScoredRequest]:
-    # One compiled call per structure, then back into the order of the rows.
-    order, stacks = stacked([(row.hardware, row.architecture, row.deployment, row.requests) for row in served])
-    costs = [_costs(*stack, efficiency) for stack in stacks]
-    columns = {
-        metric: np.concatenate([np.asarray(getattr(cost, metric)) for cost in costs])[order] for metric in METRICS
-    }
-    return [
-        ScoredRequest(row, {metric: float(column[i]) for metric, column in columns.items()})
-        for i, row in enumerate(served)
-    ]
-
-
-@jax.jit
-def _costs(hardware: Hardware, model: Model, deployment: Deployment, requests: Requests, efficiency: Efficiency) -> Any:
-    """Latencies of a stack of rows that have one structure."""
-    return jax.vmap(request_cost, in_axes=(0, 0, 0, 0, None))(hardware, model, deployment, requests, efficiency)
+    scored = []
+    with eager():
+        for row in served:
+            cost = request_cost(row.hardware, row.architecture, row.deployment, row.requests, efficiency)
+            scored.append(ScoredRequest(row, {metric: float(getattr(cost, metric)) for metric in METRICS}))
+    return scored

@@ -15,7 +15,7 @@ from jaxroof.hardware import Hardware, Links, Power
 from jaxroof.layers.collective import collective
 from jaxroof.memory.capacity import parameter_count
 from jaxroof.model import Model, WeightFormat
-from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.struct import given
 from jaxroof.op import Collective, Ops
 from jaxroof.roofline import op_time
@@ -141,11 +141,11 @@ def _measured(row: CsvRow) -> MeasuredPass:
 
 
 def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[ScoredPass]:
-    """Every label with its prediction. Compiles one function per structure of a model's passes."""
+    """Every label with its prediction, on NumPy: a program for each structure would take longer than all passes."""
 
-    @jax.jit
-    def seconds(ops: Ops, hardware: Hardware) -> jax.Array:
-        return sum(op.count * op_time(op, hardware, efficiency) for op in ops.values())
+    def seconds(ops: Ops, hardware: Hardware) -> float:
+        with eager():
+            return float(sum(op.count * op_time(op, hardware, efficiency) for op in ops.values()))
 
     scored = []
     for label in rows:
@@ -163,8 +163,8 @@ def scored_passes(rows: Iterable[MeasuredPass], efficiency: Efficiency) -> list[
         scored.append(
             ScoredPass(
                 label,
-                turns * float(seconds(forward, hardware)),
-                turns * float(seconds(backward, hardware)) if backward else 0.0,
+                turns * seconds(forward, hardware),
+                turns * seconds(backward, hardware) if backward else 0.0,
             )
         )
     return scored

@@ -11,6 +11,12 @@ from jaxroof.numerics.arrays import eager, jax
 from jaxroof.numerics.xla_options import LIGHT, ONE_KERNEL, QUICK, XlaOptions
 from sweeps.run.ways import SHORT, SIMULATION
 
+REFUSAL = "UNIMPLEMENTED"
+"""In XLA's error where it has no kernel of some operation."""
+
+_refused: set[bool] = set()
+"""Whether simulations stood side by side in what XLA refused as one kernel: it is asked once a process."""
+
 Axes = tuple[int | None, ...]
 """Axis of every leaf of a tree along which simulations are stacked; None where they share it."""
 
@@ -53,12 +59,15 @@ def compiled(function: Callable[..., Any], quick: bool = True, else_with: XlaOpt
     return jax.jit(function, compiler_options=dict(QUICK if quick else else_with))
 
 
-def looped(function: Callable[..., Any], quick: bool = True, else_with: XlaOptions = LIGHT) -> Callable[..., Any]:
+def looped(
+    function: Callable[..., Any], quick: bool = True, else_with: XlaOptions = LIGHT, side_by_side: bool = False
+) -> Callable[..., Any]:
     """`compiled` of a loop over few numbers: on a CPU one kernel, in which it runs up to ten times as fast.
 
     XLA makes a kernel of every fused operation of a loop, whose start takes longer than what it does to a few numbers.
     Of small loops it makes one kernel, and marks the call of it; a call that it may not inline keeps the mark. A kernel
-    can neither sort nor scatter to several places, and returns nothing that it was given.
+    can neither sort nor scatter to several places, and returns nothing that it was given. Some releases of XLA know no
+    such kernel for simulations side by side, whose scatters are to several places: they have them as they come.
     """
     from jax.experimental.xla_metadata import set_xla_metadata
 
@@ -72,8 +81,39 @@ def looped(function: Callable[..., Any], quick: bool = True, else_with: XlaOptio
 
     if jax.default_backend() != "cpu":
         return compiled(function, quick, else_with)
-    program = compiled(marked, quick, else_with)
-    return lambda *arguments: program(np.int32(0), arguments)
+    one, apart = compiled(marked, quick, else_with), compiled(function, quick, else_with)
+
+    def run(*arguments: Any) -> Any:
+        if side_by_side not in _refused:
+            try:
+                return one(np.int32(0), arguments)
+            except jax.errors.JaxRuntimeError as error:
+                if REFUSAL not in str(error):
+                    raise
+                _refused.add(side_by_side)
+        return apart(*arguments)
+
+    return run
+
+
+def one_by_one(function: Callable[..., Any], axes: Any, *arguments: Any) -> Any:
+    """`jax.vmap` of a function in a loop: of every lane what is its own, then the next lane.
+
+    Args:
+      axes: of all arguments but the last: 0, or None for leaves that all lanes share, as trees of their structures.
+      arguments: of which the last has a leading axis everywhere.
+    """
+    *given, last = arguments
+    leaves, structure = jax.tree.flatten(tuple(given))
+    places = structure.flatten_up_to(axes)
+    own = [leaf for leaf, axis in zip(leaves, places, strict=True) if axis is not None]
+
+    def lane(parts: tuple[list[Any], Any]) -> Any:
+        left = iter(parts[0])
+        whole = [leaf if axis is None else next(left) for leaf, axis in zip(leaves, places, strict=True)]
+        return function(*jax.tree.unflatten(structure, whole), parts[1])
+
+    return jax.lax.map(lane, (own, last))
 
 
 def simulations(together: Any, axes: Sequence[int | None]) -> int:

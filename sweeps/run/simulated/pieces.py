@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxroof.batch import Batch, Decode, Encode, Prefill
+from jaxroof.batch import Batch, Decode, Encode, Prefill, Traffic
 from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import jax
 from jaxroof.prices.prices import step_prices
 from jaxroof.prices.tables import Limits, StepPrices
 from jaxroof.scheduler import Size, proceed
-from sweeps.run.simulated.lanes import Axes, looped
+from sweeps.run.simulated.lanes import Axes, looped, one_by_one
 from sweeps.run.simulated.straight import Straight
 
 
@@ -114,4 +114,17 @@ def _program(
         return proceed(functools.partial(priced_step, price, used), run, *own, size)
 
     axes = jax.tree.map(lambda axis: None if axis < 0 else axis, (list(used), jax.tree.unflatten(own, work)))
-    return looped(jax.vmap(go, in_axes=(*axes, 0)), quick=short)
+    at_once = jax.vmap(go, in_axes=(*axes, 0))
+
+    def all_of_them(used: Sequence[Any], own: tuple[Any, Any], run: Any) -> Any:
+        # A kernel cannot write to a place of every simulation at once: they run one after the other in it.
+        if len(run.order) > 1 and _writes_places(run, own[0]) and jax.default_backend() == "cpu":
+            return one_by_one(go, axes, used, own, run)
+        return at_once(used, own, run)
+
+    return looped(all_of_them, quick=short)
+
+
+def _writes_places(run: Any, traffic: Traffic) -> bool:
+    """Whether iterations write to one place of many: clients that send again, queues with an order, drafts."""
+    return traffic.clients is not None or run.state.waiting.waits is not None or run.engine.drafts is not None

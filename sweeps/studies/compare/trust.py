@@ -6,6 +6,7 @@ import math
 import hwspaces
 from hwspaces import engine, engine_names
 from hwspaces.engines.engine import ServedRuns
+from jaxroof.efficiency.hull import reach
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from sweeps.ask.engines import engine_of
 from sweeps.run.evidence import Beyond
@@ -61,9 +62,9 @@ INSIDE = 0.16
 """Standard deviation of the logarithm of predicted over measured throughput inside of the evidence: models that no fit
 had seen, on Hopper, were 10.7 % off at the median, which is 0.6745 standard deviations."""
 
-GROWTH = 0.2
-"""The same per octave beyond it: B300, 0.9 octaves out and predicted blind, was 15 % off at the median and 23 % on
-average, which is 0.25."""
+GROWTH = 0.29
+"""The same far beyond it, `jaxroof.efficiency.hull.reach`: B300, 0.9 octaves out and predicted blind, was 15 % off at
+the median and 23 % on average, which is 0.25."""
 
 UNCONFIRMED = 0.2
 """The same for everything that no served run confirms: a vendor, a parallelism, a precision, pools. Of five published
@@ -104,7 +105,7 @@ def trust(
 ) -> Trust:
     """Certainty of a deployment on `device`.
 
-    spread = sqrt(INSIDE^2 + (GROWTH octaves)^2 + UNCONFIRMED^2 for everything unconfirmed + ESTIMATED^2)
+    spread = sqrt(INSIDE^2 + (GROWTH reach)^2 + UNCONFIRMED^2 for everything unconfirmed + ESTIMATED^2)
 
     Args:
       beyond: how far a step under load is beyond the evidence.
@@ -121,5 +122,5 @@ def trust(
     unconfirmed = f"no served run of {name} confirms {' or '.join(lacking)}" if lacking else ""
     words = "; ".join(filter(None, (beyond.text if beyond.marked else "", unconfirmed))) or beyond.text
     # Independent errors: their variances add.
-    square = INSIDE**2 + (GROWTH * beyond.octaves) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
+    square = INSIDE**2 + (GROWTH * float(reach(beyond.octaves))) ** 2 + len(lacking) * UNCONFIRMED**2 + estimated
     return Trust(words, unconfirmed, math.sqrt(square), beyond.marked or bool(lacking), beyond.octaves)

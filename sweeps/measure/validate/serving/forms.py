@@ -13,6 +13,7 @@ def served_points(path: str | Path) -> tuple[list[ServingPoint], list[LeftOut]]:
     Raises:
       ValueError: one line that names file, row, column and value, as of the form's reader.
     """
-    # The header tells: files of InferenceX name deployments.
-    form = inferencex if inferencex.is_inferencex(rows(path, ())[0]) else serving_points
-    return form.points(path)
+    # The header tells: files of InferenceX name frameworks.
+    if inferencex.is_inferencex(rows(path, ())[0]):
+        return inferencex.points(path)
+    return serving_points.points(path, pools=True)

@@ -11,7 +11,7 @@ import workloads
 from jaxroof.model import has_experts
 from sweeps.measure.validate.measured_csv import CsvRow, LeftOut, records, rows
 from sweeps.measure.validate.serving.launches import INFERENCEX, Layout, LoggedRun
-from sweeps.measure.validate.serving.serving_points import SEED, ServingPoint, checkpoint_of, served_point
+from sweeps.measure.validate.serving.serving_points import OF_DYNAMO, SEED, ServingPoint, checkpoint_of, served_point
 
 GPUS = {"b200": "b200_sxm", "h100": "h100_sxm", "h200": "h200_sxm"}
 """Names of the file -> those of the catalogue, where they differ."""
@@ -30,9 +30,6 @@ SOFTWARE = {
 MODES = {"fp4": "nvfp4", "fp8": "fp8_block"}
 """`precision` -> the mode of its weights, as `labelled_model` reads it."""
 
-OF_DYNAMO = {"0.8": "1.2.0rc6"}
-"""Version of Dynamo's image -> that of TensorRT-LLM in it. Source: Dynamo's support matrix of release 0.8."""
-
 TEXTS = ("config_id", "hardware", "framework", "model_path", "precision", "date", "image", "flag")
 NUMBERS = ("isl", "osl", "conc", "output_tokps_per_gpu", "median_ttft_ms", "median_tpot_ms")
 COLUMNS = (*TEXTS, *NUMBERS)
@@ -48,8 +45,8 @@ UNFIT = ("littles", "queueing", "collapsed", "rates", "drift")
 
 
 def is_inferencex(columns: Iterable[str]) -> bool:
-    """Whether a file with these columns is one of InferenceX."""
-    return "config_id" in columns
+    """Whether a file with these columns is one of InferenceX, which names frameworks and deployments."""
+    return {"config_id", "framework"} <= set(columns)
 
 
 def points(path: str | Path) -> tuple[list[ServingPoint], list[LeftOut]]:

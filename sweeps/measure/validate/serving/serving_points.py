@@ -4,7 +4,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import hwspaces
 import workloads
@@ -43,6 +43,9 @@ COLUMNS = (*TEXTS, "source_tag", *LOAD, *DEGREES, *MEASURED)
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "fp4": "nvfp4", "int4": "int4_wo", "int8": "int8_wo"}
 """Value of `precision` -> the mode that it stands for where both modes are empty."""
+
+OF_DYNAMO = {"0.8": "1.2.0rc6"}
+"""Version of Dynamo's image -> that of TensorRT-LLM in it. Source: Dynamo's support matrix of release 0.8."""
 
 OF_ONE_POOL = ("drafts", "imbalance")
 """Settings of a launch that go with a pool's degrees."""
@@ -98,17 +101,18 @@ def request_count(clients: float) -> int:
     return max(round(ROUNDS * clients), round(clients), 1)
 
 
-def points(path: str | Path) -> tuple[list[ServingPoint], list[LeftOut]]:
+def points(path: str | Path, pools: bool = False) -> tuple[list[ServingPoint], list[LeftOut]]:
     """Every row of a CSV file, as a point or as what is in its way.
 
     Args:
       path: a file with `COLUMNS`; its other columns are ignored.
+      pools: rows of separate workers for prompts and for decoding are points too.
 
     Raises:
       ValueError: one line that names file, row, column and value: a missing or empty file, a missing column, text
         that is no number, a number that cannot be.
     """
-    return records(rows(path, COLUMNS), _point, "id")
+    return records(rows(path, COLUMNS), lambda row: _point(row, pools), "id")
 
 
 def assumptions(points: Sequence[ServingPoint], learned: bool) -> Counter[str]:
@@ -132,12 +136,11 @@ def assumptions(points: Sequence[ServingPoint], learned: bool) -> Counter[str]:
     return counts
 
 
-def _point(row: CsvRow) -> ServingPoint:
+def _point(row: CsvRow, pools: bool) -> ServingPoint:
     """Raises ValueError with the reason why the row cannot be priced."""
     values = {column: row.number(column, NOT_NEGATIVE) for column in NUMBERS}
-    # Rows of separate workers are read far enough to tell what is wrong with them first.
     if row["mode"] == "disagg":
-        _refuse_disaggregated(row, values)
+        return _pools_point(row, values, pools)
     if row["mode"] not in ("agg", ""):
         raise ValueError(f"mode = {row['mode']!r} is not known")
     device, checkpoint, family = _named(row)
@@ -285,10 +288,49 @@ def _required(values: Mapping[str, float | None], columns: tuple[str, ...]) -> d
     return numbers
 
 
-def _refuse_disaggregated(row: CsvRow, values: dict[str, float | None]) -> NoReturn:
-    """Raises ValueError with the reason why a row of separate prefill and decode workers is skipped."""
-    _named(row)
-    _required(values, ("isl_tokens", "osl_tokens", "concurrency", *MEASURED))
-    for side in SIDES:
-        _required(values, (f"{side}_tp_size", f"{side}_num_workers"))
-    raise ValueError("prefill and decode workers apart are not simulated")
+def _pools_point(row: CsvRow, values: dict[str, float | None], wanted: bool) -> ServingPoint:
+    """The point of separate workers for prompts and for decoding; ValueError with the reason why there is none."""
+    device, checkpoint, family = _named(row)
+    known = _required(values, ("isl_tokens", "osl_tokens", "concurrency", *MEASURED))
+    workers = {side: _required(values, (f"{side}_tp_size", f"{side}_num_workers")) for side in SIDES}
+    if not wanted:
+        raise ValueError("it has pools of workers, which are not asked for")
+    entry = workloads.model(checkpoint.model, weights=checkpoint.weights)
+    mixture = has_experts(entry.model)
+    degrees = {side: {column: values[f"{side}_{column}"] for column in DEGREES} for side in SIDES}
+    load = {"concurrency": known["concurrency"], "batch_size": None}
+    prompts, decoding = (layout(degrees[side] | load, family, mixture) for side in SIDES)
+    version = row["backend_version"]
+    # Images of Dynamo name its release, not that of the engine in them.
+    version = OF_DYNAMO.get(".".join(version.split(".")[:2]), version) if row["backend"] == "trtllm" else version
+    run = LoggedRun(
+        engine=row["backend"],
+        version=version,
+        family=family,
+        gpu=device.name,
+        vendor=device.vendor,
+        hardware=device.hardware,
+        model_name=entry.name,
+        precision=entry.precision,
+        mixture=mixture,
+        layout=decoding,
+        isl=known["isl_tokens"],
+        osl=known["osl_tokens"],
+        concurrency=known["concurrency"],
+        date=row.get("measured_date", ""),
+        replicas=workers["decode"]["decode_num_workers"],
+        prompts=prompts,
+        prompt_replicas=workers["prefill"]["prefill_num_workers"],
+    )
+    return served_point(
+        run,
+        checkpoint,
+        row=row.line,
+        id=row["id"],
+        label=row["model_path"],
+        modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
+        ttft=known["gt_ttft_ms"] * 1e-3,
+        tpot=known["gt_tpot_ms"] * 1e-3,
+        repaired=prompts.repaired or decoding.repaired,
+        suspect=prompts.suspect or decoding.suspect,
+    )
