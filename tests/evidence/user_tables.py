@@ -21,6 +21,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.timing import SHORT
 from jaxroof.hardware import Hardware
 from sweeps.measure.surface_import import WantedRows, imported
+from tests.evidence.harness import EFFICIENCY, command, data, flag
 
 EVERY = 3
 """One of so many shapes is left out."""
@@ -155,13 +156,14 @@ def _reduced(table: SurfaceTable, kept: np.ndarray) -> SurfaceTable:
     return dataclasses.replace(table, seconds=seconds)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--efficiency", default="learned", metavar="NAME", help="the model below")
-    options = parser.parse_args()
+@command(
+    data("the measured files"), EFFICIENCY, flag("--only", default="", metavar="TEXT", help="cases with this text")
+)
+def main(options: argparse.Namespace) -> None:
+    """Errors of every case, of shapes and of sites that were left out."""
     base = hwspaces.efficiency(options.efficiency).efficiency
-    for name, tables, hardware in cases(options.data):
+    chosen = [case for case in CASES if options.only in case.name]
+    for name, tables, hardware in cases(options.data, chosen):
         for sites in (False, True):
             print(f"{name}: every third {'site' if sites else 'shape'} left out; median / MAPE / MAPE >= 30 us, %")
             for one in left_out(tables, base, hardware, sites):
@@ -170,4 +172,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
