@@ -106,7 +106,10 @@ def _owned(fit: KernelFit, efficiency: Efficiency, shipped: Mapping[str, Any]) -
     """The fitted struct with the constants that other fits own: those with a source of their own."""
     kind, _, name = fit.path.partition(".")
     before = getattr(getattr(efficiency, kind), name, None)
-    return dataclasses.replace(fit.kernel, **{each: getattr(before, each) for each in _sources(shipped, fit.path)})
+    names = [*_sources(shipped, fit.path)]
+    if "launch_time" in names:  # the two are one time: they stay together
+        names.append("launch_cycles")
+    return dataclasses.replace(fit.kernel, **{each: getattr(before, each) for each in names})
 
 
 def _gone(kernel: Any, like: Any, sources: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
