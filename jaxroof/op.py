@@ -156,6 +156,7 @@ TILED = (ProductShape, AttentionShape)
 """Shapes of kernels whose operands lie in device memory: weights, or cached keys and values."""
 
 
+@struct
 class StateShape:
     """Recurrent states of equal sequences, on one device, and the new tokens that change them."""
 
