@@ -136,7 +136,8 @@ def _changes(table: Mapping[str, Any]) -> str:
     found = (
         f"`{part}.{name}` {value}"
         for part in table
-        if part not in ("date", "source")
+        if part not in ("date", "source", "efficiency")
         for name, value in table[part].items()
     )
-    return ", ".join(found) or "nothing"
+    constants = [f"constants `{table['efficiency']}`"] if "efficiency" in table else []
+    return ", ".join([*constants, *found]) or "nothing"

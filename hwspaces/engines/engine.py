@@ -32,13 +32,13 @@ SHOTS = ("one_shot", "two_shot")
 """Algorithms of `jaxroof.collectives` that engines have kernels of their own for."""
 
 RELEASED = ("policy", "deployment", "precisions", "host")
-"""What a release may change."""
+"""What a release may change, beside the name of its constants."""
 
 TEXTS = ("title", "newest", "evidence", "efficiency")
 """Words that every file has."""
 
 _KEYS = (*TEXTS, "vendor", *RELEASED, "read", "rules", "sources", "releases", "slower", "runs", "collectives", "launch")
-_RELEASE = ("date", "source", *RELEASED)
+_RELEASE = ("date", "source", "efficiency", *RELEASED)
 _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
 _SLOWER_MODES = ("drafting", "groups", "experts")
 _SLOWER = ("vendor", "with", "without", "before", *_SLOWER_MODES, "step_time", "source")
@@ -230,7 +230,7 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
     rules: dict[str, Any] = {table: {} for table in RELEASED}
     # Changes are applied from the oldest release to the newest, in whatever order the file has them.
     steps = sorted(tables.get("releases", {}).items(), key=lambda pair: numbers(pair[0]))
-    released = None
+    released, efficiency = None, tables["efficiency"]
     # Rules that every release starts with.
     _merge(rules, tables, file)
     for known, table in steps:
@@ -240,9 +240,11 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         for key, kind in (("date", datetime.date), ("source", str)):
             if not isinstance(table.get(key), kind):
                 raise ValueError(f"{where}.{key} = {table.get(key)!r} must be a {kind.__name__}")
+        if not isinstance(table.get("efficiency", ""), str):
+            raise ValueError(f"{where}.efficiency = {table['efficiency']!r} is no text")
         if numbers(known) <= numbers(version):
             _merge(rules, table, where)
-            released = table["date"]
+            released, efficiency = table["date"], table.get("efficiency", efficiency)
     sources, scheduler = tables.get("sources", {}), scheduler_rules(tables.get("rules", ()), f"{file}: rules")
     if scheduler and not isinstance(tables.get("read"), str):
         raise ValueError(f"{file}: read is missing, or no text: versions whose source the rules are from")
@@ -259,7 +261,7 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         version=version,
         newest=version == tables["newest"],
         evidence=tables["evidence"],
-        efficiency=tables["efficiency"],
+        efficiency=efficiency,
         released=released,
         vendor=tables.get("vendor"),
         policy=rules["policy"],

@@ -12,7 +12,7 @@ from jaxroof.layers.feedforward import ACTIVATION_FLOPS
 from jaxroof.layers.linear import OPERAND_BYTES, Matrix, elementwise, projection
 from jaxroof.layers.sight import Selection, Sight, attended_pairs, indexer_ops, visible_context
 from jaxroof.model import WeightFormat
-from jaxroof.op import AttentionShape, Kernel
+from jaxroof.op import AttentionShape, Kernel, Ops
 
 ACTIVATION_BYTES = 2.0
 """B per activation element between kernels."""
@@ -63,12 +63,17 @@ def _weights(table: SurfaceTable, row: Row) -> WeightFormat:
 def _product(table: SurfaceTable, row: Row) -> MeasuredOps:
     weights, matrices = _weights(table, row), row.get("matrices", 1.0)
     matrix = Matrix(row["k"], row["n"], weights, matrices)
-    ops = projection("product", row["m"] * matrices, matrix, ACTIVATION_BYTES, 1.0, table.kind)
+    ops = kernels(projection("product", row["m"] * matrices, matrix, ACTIVATION_BYTES, 1.0, table.kind))
     product = ops.pop("product")
     if "copies" in table.labels:
         product = dataclasses.replace(product, reuse_bytes=row["copies"] * matrix.elements * weights.bytes)
     # What is left of the ops quantises activations, which the time includes or not.
     return MeasuredOps(tuple(ops.values()) if table.labels.get("quantised") else (), (product,))
+
+
+def kernels(ops: Ops) -> dict[str, Kernel]:
+    """The kernels of `ops`: all of them, as one device exchanges nothing."""
+    return {name: op for name, op in ops.items() if isinstance(op, Kernel)}
 
 
 def _expert_layer(table: SurfaceTable, row: Row) -> MeasuredOps:
@@ -95,12 +100,11 @@ def _expert_layer(table: SurfaceTable, row: Row) -> MeasuredOps:
         flops=2.0 * row["hidden"],
         count=1.0,
     )
-    products = tuple(ops.pop(name) for name in ("up", "down"))
+    before = kernels(ops)
     # One layer runs again and again: its own weights pass before any of them is read again.
     reuse = touched * (up.elements + down.elements) * weights.bytes
-    return MeasuredOps(
-        tuple(ops.values()), tuple(dataclasses.replace(product, reuse_bytes=reuse) for product in products)
-    )
+    products = tuple(dataclasses.replace(before.pop(name), reuse_bytes=reuse) for name in ("up", "down"))
+    return MeasuredOps(tuple(before.values()), products)
 
 
 def _attention(table: SurfaceTable, row: Row) -> Kernel:
@@ -154,6 +158,4 @@ def _scores(table: SurfaceTable, row: Row) -> Kernel:
         name, batch = "prefill_index_scores", Batch(prefill=prefill, decode=None, logits=0.0)
         deployment = Deployment()
     # Projections beside the scores need the width of a layer, whatever it is.
-    op = indexer_ops(selection, row["head_dim"], None, deployment, batch, sequences * new, 1.0)[name]
-    assert isinstance(op, Kernel)  # one device: nothing is exchanged
-    return op
+    return kernels(indexer_ops(selection, row["head_dim"], None, deployment, batch, sequences * new, 1.0))[name]

@@ -34,6 +34,9 @@ class StateKernel:
     cache_bandwidth: Scalar = reached("share of L2 bandwidth")
     core_bytes: Scalar = number("B/clock/core", "bytes that a core reads and writes per clock cycle", most=1e4)
     resident: Scalar = reached("share of L2 capacity that keeps what is read again", zero=True)
+    around_time: Scalar | None = fixed_time(
+        "time of launches of small kernels around it in an engine", "tables of it alone lack it", default=None
+    )
     asynchronous: Constants | None = part(
         "on asynchronous cores without tensor memory", default=None
     )  # in place of those above
@@ -92,7 +95,10 @@ def state_timing(kernel: StateKernel, op: Kernel, hardware: Hardware) -> Timing:
     times = busy_times(work, dict.fromkeys(work, 1.0), hardware, op.precision)
 
     rows = kernel.row_cycles * minimum(shape.tokens, shape.chunk)
-    launch = op.kernels * (kernel.launch_time + (kernel.launch_cycles + rows) * cycle)
+    launch = kernel.launch_time + (kernel.launch_cycles + rows) * cycle
+    if kernel.around_time is not None and op.reuse_bytes is None:
+        launch = launch + kernel.around_time
+    launch = op.kernels * launch
     total = launch + maximum(serial, beside.time) + apart.time
     # No unit is faster than its datasheet's figure.
     total = maximum(total, *times.values())

@@ -83,7 +83,7 @@ def stream_timing(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Timin
 def _cold_bytes(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Scalar:
     """B that HBM moves: all of a large op, few of one that L2 holds. bytes^(1 + p) / (bytes^p + kept^p)
 
-    p = 2; for ops of `SERIAL_SHAPES` p = 8, and known `reuse_bytes` are what L2 would have to hold.
+    p = 2. Ops of `SERIAL_SHAPES` move all, but where they run alone in a loop: p = 8, of their `reuse_bytes`.
     """
     l2 = hardware.memory.l2
     if kernel.residency is None or l2 is None:
@@ -92,8 +92,9 @@ def _cold_bytes(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Scalar:
     held = kernel.residency * l2.capacity
     if isinstance(op.shape, SERIAL_SHAPES):
         # These have a size of their own, which a least-recently-used cache either holds or does not.
-        touched = op.bytes if op.reuse_bytes is None else op.reuse_bytes
-        fourth = jnp.square(jnp.square(minimum(touched / held, LEAST_KEPT)))
+        if op.reuse_bytes is None:
+            return op.bytes
+        fourth = jnp.square(jnp.square(minimum(op.reuse_bytes / held, LEAST_KEPT)))
         square = fourth * fourth
     else:
         ratio = op.bytes / held

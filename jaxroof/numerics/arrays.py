@@ -145,6 +145,10 @@ class Carrying(np.lib.mixins.NDArrayOperatorsMixin):
         """Of the number."""
         return np.asarray(self.value).dtype
 
+    def entries(self, table: Any) -> Any:
+        """Entries of `table` at these positions, which are whole numbers."""
+        return np.take(table, self.value)
+
 
 class _Module:
     """JAX or a part of it, imported when one of its names is used."""
@@ -272,7 +276,10 @@ def stacked(numbers: Sequence[Any], axis: int = -1) -> Any:
 def taken(table: Any, index: Any) -> Any:
     """Entries of `table`, shape [entries], at positions that are in it."""
     # Positions are known to be inside, so that XLA need not clamp or fill.
-    return table.at[index].get(mode="promise_in_bounds") if is_traced() else np.take(table, index)
+    if is_traced():
+        return table.at[index].get(mode="promise_in_bounds")
+    # NumPy does not ask an index how it is used.
+    return index.entries(table) if isinstance(index, Carrying) else np.take(table, index)
 
 
 def entry(values: Any, *index: Any) -> Any:

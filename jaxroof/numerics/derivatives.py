@@ -237,6 +237,10 @@ class Marked(Carrying):
     def __len__(self) -> int:
         return len(self.value)
 
+    def entries(self, table: Any) -> "Marked":
+        """Entries of `table` at these positions."""
+        return Marked(np.take(table, self.value), self.marks)
+
     def astype(self, dtype: Any) -> "Marked":
         """With numbers of another type."""
         return Marked(np.asarray(self.value, dtype), self.marks)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from jaxroof.batch import Batch
 from jaxroof.efficiency import Efficiency, Surfaces
-from jaxroof.efficiency.surface import op_form, shape_excesses, surface_of
+from jaxroof.efficiency.surface import Surface, coordinates, op_form, shape_excesses, surface_of
 from jaxroof.jobs import Scenario
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import KINDS, Kernel, Ops
@@ -100,11 +100,22 @@ def _way(efficiency: Efficiency, op: Kernel) -> tuple[str, str]:
     if not outside:
         return "interpolated", ""
     name = max(outside, key=lambda one: outside[one])
-    where = "from" if name in table.names or name == "between" else "beyond what was measured of"
-    return "clamped", f"{outside[name]:.1f} octaves {where} {DIMENSIONS.get(name, name)}"
+    return "clamped", f"{outside[name]:.1f} octaves {_edge(table, name, op)}"
 
 
-LEAST = 0.01
+def _edge(table: Surface, name: str, op: Kernel) -> str:
+    """What is passed: the least or the largest position of a dimension, the only one, or the nearest shape."""
+    words = DIMENSIONS.get(name, name)
+    for axis in table.axes:
+        if axis.name == name:
+            below = float(coordinates(op)[name]) < axis.low
+            side, end = ("below the least", axis.low) if below else ("above the largest", axis.high)
+            return f"{side} {words} measured ({end:.4g})"
+    fixed = dict(table.fixed)
+    return f"from the only {words} measured ({fixed[name]:.4g})" if name in fixed else f"from {words}"
+
+
+LEAST = 0.05
 """Octaves outside that are rounding, not another shape."""
 
 

@@ -115,7 +115,9 @@ def blocks_by_context(scored: Sequence[ScoredKernels]) -> Any:
         axes.set_xscale("log")
         style.scaled_ticks(axes.xaxis, _context(part), "1", True)
         axes.set_xlabel("Tokens of a sequence, cached and new")
-    panels[0].legend(fontsize=7, ncols=2, loc="upper center")
+    # The panel that has most devices names them all.
+    most = max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[1]))
+    most.legend(fontsize=6, ncols=2, loc="upper center")
     return fig
 
 

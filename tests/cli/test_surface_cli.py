@@ -32,6 +32,16 @@ def test_import_show_and_predict(measured, tmp_path, capsys):
     assert "octaves beyond the evidence: HBM bytes per clock and core 3." in said
 
 
+def test_a_simulation_runs_on_tables(measured, tmp_path, capsys):
+    out = tmp_path / "own.nc"
+    assert main(["surface", "import", str(measured), "-o", str(out)]) == 0
+    words = ["serve", "--hardware", "H100", "--model", "llama-3.1-8b", "--weights", "fp8-block", "--concurrency", "2"]
+    words += ["--isl", "64", "--osl", "8", "--requests", "4", "--efficiency", f"surface:{out}"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "TPOT" in said and "surface clamped" in said and "4 finished" in said
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

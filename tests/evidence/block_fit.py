@@ -58,7 +58,7 @@ def main(options: argparse.Namespace, console: Console) -> str:
     constants = all_fitted(rows, FITS[engine], start, lambda block: block.seen)
     console.print(_error_table(rows, engine, start, constants))
     paths = sorted({path for fit in FITS[engine] for path in fit.paths} | {"elementwise.choice", *_scores(engine)})
-    text = _file(engine)
+    text = shipped(engine)
     for path in paths:
         text = with_section(text, path, _section(path, rows, constants, engine))
     return text
@@ -161,7 +161,8 @@ def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str
     return "\n".join(class_lines(path, model, {path: source}))
 
 
-def _file(engine: str) -> str:
+def shipped(engine: str) -> str:
+    """Text of the engine's efficiency file."""
     entry = hwspaces.efficiency(f"learned-{engine}")
     return (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
 

@@ -52,7 +52,7 @@ def drawn(found: Sequence[Any]) -> Any:
         style.matplotlib().lines.Line2D([], [], ls="", marker="o", ms=4, color=colour, label=device)
         for device, colour in zip(devices, style.SERIES_COLOURS, strict=False)
     ]
-    panels[-1].legend(handles=marks, loc="center left", bbox_to_anchor=(1.05, 0.5))
+    fig.legend(handles=marks, loc="lower right", bbox_to_anchor=(0.93, 0.2))
     return fig
 
 

@@ -28,7 +28,7 @@ from sweeps.measure.kernel_data.group import Call, Columns, KernelGroup, groups,
 
 SOURCE = ("gpu", "backend", "version", "kernel_source", "latency_us")
 
-STATES = ("batch_size", "seq_len", "d_conv", "num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim")
+STATES = ("batch_size", "seq_len", "d_conv", "num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim", "d_model")
 MAMBA2 = ("batch_size", "seq_len", "d_conv", "d_state", "nheads", "head_dim", "n_groups")
 STREAMS = ("num_tokens", "num_sites", "hc_mult", "hidden_size", "sinkhorn_iters")
 ENCODER = ("batch_size", "isl", "num_heads", "head_dim")

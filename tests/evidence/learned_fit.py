@@ -18,6 +18,7 @@ from jaxroof.efficiency.stream import StreamKernel
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.kernel_errors import measured_groups
 from tests.evidence import saturated, silicon, step_cycles
+from tests.evidence.block_fit import sections, with_sections
 from tests.evidence.class_tables import carried
 from tests.evidence.derated_fit import CONCURRENCY
 from tests.evidence.harness import data, fitting, flag
@@ -132,8 +133,10 @@ def main(options: argparse.Namespace, console: Console) -> str:
     efficiency = with_hulls(dataclasses.replace(served.efficiency, host=host), found)
     comment = f"Models of {ENGINES[engine]}'s kernels, fitted across GPUs."
     shipped = Path(hwspaces.__file__).parents[1] / hwspaces.efficiency(f"learned-{engine}").file
-    # Tables that `linear_fit` writes stay as they are.
-    return carried(efficiency_text(efficiency, sources, heading, notes, comment), shipped.read_text(encoding="utf-8"))
+    before = shipped.read_text(encoding="utf-8")
+    # Tables that `linear_fit` and `block_fit` write stay as they are.
+    text = carried(efficiency_text(efficiency, sources, heading, notes, comment), before)
+    return with_sections(text, sections(before))
 
 
 def assembled(fits: Sequence[KernelFit]) -> Efficiency:

@@ -62,6 +62,15 @@ FITS = (
     ),
     *(
         Fit(
+            f"block_fit --engine {engine} --data {{data}}/kernels3", (f"efficiencies/learned-{engine}.toml",),
+            "indexers and attention to listed keys", "four of five shape sites of the tables of attention blocks", LOGS,
+            "the other sites, each device and each model left out in turn; `jaxroof validate kernels --only blocks`",
+            True,
+        )
+        for engine in ENGINES
+    ),
+    *(
+        Fit(
             f"hull_fit --engine {engine} --data {{data}}", (f"efficiencies/learned-{engine}.toml",), "spreads, hulls",
             "errors and ranges of the fitted rows", "score of intervals of 90 %", "each architecture left out", True,
         )

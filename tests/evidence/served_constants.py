@@ -156,7 +156,7 @@ def _launches() -> Iterator[Added]:
                 continue
             when = ", ".join(f"{key} {_words(word)}" for key, word in table["when"].items())
             holds, without = _set_by(place, field), lambda point, i=place, f=field: _before(point, f, i)
-            yield Added(f"suites: {field} of {when}", SUITE, "ttft", value, unit, holds, without, mean, median)
+            yield Added(f"suites: {field} of {when or 'all'}", SUITE, "ttft", value, unit, holds, without, mean, median)
 
 
 def _seconds(table: Mapping[str, Any], field: str) -> float:

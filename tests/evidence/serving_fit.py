@@ -67,7 +67,18 @@ CONSTANTS = {
         _launch("experts.wide.launch_time", 8e-6),
         _launch("decode_attention.latent.around_time", 1e-5),
     ),
-    "sglang": (SEQUENCE_TIME, BANDWIDTH, _launch("decode_attention.plain.launch_time", 2e-5)),
+    "sglang": (
+        SEQUENCE_TIME,
+        BANDWIDTH,
+        Constant(
+            "recurrent attention",
+            ("decode_attention.states.around_time", "decode_attention.gated.around_time"),
+            2e-5,
+            1.0,
+            3e-4,
+            SMALL,
+        ),
+    ),
 }
 """Engine -> what is fitted. vLLM's host times are fitted to steps and requests: `tests.evidence.learned_fit`."""
 

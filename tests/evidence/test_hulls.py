@@ -69,7 +69,10 @@ def test_products_on_a_gpu_that_is_left_out():
     rows = [one for one in measured(groups, "vllm", efficiency) if one.path == "linear.wide"]
     here, others = ([one for one in rows if (one.group.device == "b200_sxm") == own] for own in (True, False))
     kernel = efficiency.linear.wide
-    assert evidence(rows, kernel.hull.growth) == kernel.hull
+    # The hull holds newer releases' rows too.
+    ranges = {one.feature: one for one in kernel.hull.ranges}
+    for one in evidence(rows, kernel.hull.growth).ranges:
+        assert ranges[one.feature].low <= one.low and one.high <= ranges[one.feature].high
     left_out = errors_of(here, efficiency, evidence(others, kernel.hull.growth))
     assert left_out.distance() == pytest.approx(0.92, abs=0.02)
     assert errors_of(here, efficiency, kernel.hull).distance() == 0.0

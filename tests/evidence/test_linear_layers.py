@@ -61,7 +61,7 @@ def test_shipped_constants_say_where_they_are_from(name):
 
 
 @pytest.mark.skipif(not (MEASURED / "kernels3").is_dir(), reason="the measured kernels are not beside the project")
-@pytest.mark.parametrize(("name", "median", "mape"), [("kda", 12, 20), ("mamba2", 13, 16), ("mhc", 11, 15)])
+@pytest.mark.parametrize(("name", "median", "mape"), [("kda", 13, 20), ("mamba2", 15, 18), ("mhc", 12, 17)])
 def test_measured_shapes_that_no_fit_saw(name, median, mape):
     """Limits are a few points above the errors of the day in docs/evidence/layers_linear.md, as a release may add."""
     found = scored(MEASURED, name, rows=150)

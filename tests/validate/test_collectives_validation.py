@@ -77,7 +77,7 @@ def test_eager_runs_wait_for_the_host_and_copy(file):
     big = {"message_bytes": str(2**29), "latency_us": "2100"}
     rows = [graph, graph | {"mode": "eager"}, graph | big, graph | big | {"mode": "eager"}]
     small, small_eager, large, large_eager = (scored.predicted for scored in collective_errors(file(*rows)).scored)
-    assert small < 16e-6 and small_eager == pytest.approx(20.5e-6 + 2 * 2**20 / (0.87 * 3.35e12), rel=1e-5)
+    assert small < 16e-6 and small_eager == pytest.approx(23.7e-6 + 2 * 2**20 / (0.87 * 3.35e12), rel=1e-5)
     assert large_eager - large == pytest.approx(2 * 2**29 / (0.87 * 3.35e12), rel=1e-3)
 
 
@@ -122,6 +122,55 @@ def test_a_folder_holds_files_of_both_forms(file, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="no CSV file of measured collectives in this folder"):
         collective_errors(tmp_path / "empty")
+
+
+EXCHANGE = {
+    **{"gpu": "h100_sxm", "backend": "sglang", "version": "0.5.6", "node_num": "2", "hidden_size": "7168"},
+    **{"num_token": "128", "num_topk": "8", "num_experts": "256"},
+}
+LOW_LATENCY = EXCHANGE | {"dispatch_avg_t_us": "102.1", "combine_avg_t_us": "186.2"}
+NORMAL = EXCHANGE | {
+    **{"dispatch_sms": "24", "dispatch_transmit_us": "60", "dispatch_notify_us": "31"},
+    **{"combine_sms": "24", "combine_transmit_us": "140", "combine_notify_us": "32"},
+}
+CALL = {
+    **{"gpu": "b200_sxm", "backend": "trtllm", "version": "1.3.0", "comm_backend": "trtllm_deepep_ll"},
+    **{"phase": "dispatch", "comm_dtype": "nvfp4", "ep_size": "8", "node_num": "1", "hidden_size": "7168", "topk": "8"},
+    **{"num_experts": "256", "num_tokens": "16", "sms": "0", "transmit_us": "74", "notify_us": "0"},
+}
+
+
+def test_exchanges_of_tokens_are_read_with_their_bytes(file):
+    """128 tokens to 8 experts: 7168 B, scales of 224 B and a header of 16 B there, 14336 B back."""
+    there, back = collectives(file(LOW_LATENCY))[0]
+    assert (there.kind, back.kind, there.participants) == ("dispatch", "combine", 16.0)
+    assert there.message_bytes == 128 * 8 * 7408 and back.message_bytes == 128 * 8 * 14336
+    there, back = collectives(file(NORMAL))[0]
+    assert there.seconds == pytest.approx(91e-6) and there.exchange.notice == pytest.approx(31e-6)
+    assert there.exchange.fanout.token_bytes == 7392 and back.exchange.fanout.back
+    # 6.4 of 16 devices hold one of 8 of 256 experts: 16 (1 - C(240, 8) / C(256, 8))
+    assert there.message_bytes == pytest.approx(128 * 6.53 * 7392, rel=0.01)
+    (call,) = collectives(file(CALL))[0]
+    assert call.exchange.row_bytes == 7168 * 0.5625
+    assert all(abs(one.predicted / one.row.seconds - 1.0) < 0.2 for one in collective_errors(file(LOW_LATENCY)).scored)
+
+
+def test_launches_belong_to_releases_and_hosts(file):
+    eager = ROW | {"backend": "sglang_custom", "dtype": "bfloat16", "mode": "eager", "message_bytes": "1024"}
+    rows = [
+        eager | {"gpu": gpu, "version": version}
+        for gpu, version in (("h100_sxm", "0.5.9"), ("h100_sxm", "0.5.20"), ("a100_sxm", "0.5.9"), ("gb200", "0.5.9"))
+    ]
+    times = [scored.predicted * 1e6 for scored in collective_errors(file(*rows)).scored]
+    assert times == pytest.approx([20.8, 39.5, 20.8 / 0.45, 20.8 / 0.55], rel=1e-3)
+
+
+def test_a_table_without_the_collective_is_the_median_of_four(file):
+    row = {"gpu": "h100_sxm", "backend": "nccl", "version": "2.23", "kernel_source": "NCCL", "nccl_dtype": "half"}
+    named = [ROW | {"op_name": name} for name in ("all_reduce", "all_gather", "reduce_scatter", "alltoall")]
+    found = collective_errors(file(row | {"num_gpus": "8", "message_size": "524288", "latency_us": "25"})).scored
+    four = sorted(scored.predicted for scored in collective_errors(file(*named)).scored)
+    assert found[0].predicted == pytest.approx((four[1] + four[2]) / 2, rel=1e-5)
 
 
 def test_errors_are_grouped(file):

@@ -75,7 +75,7 @@ def kernel_errors(
 
     Args:
       folder: with tables of kernels, older (`aic_*.parquet`) or newer ones; those that it lacks are skipped.
-      efficiency: a name or a file; None or "learned": the learned constants of each row's own engine.
+      efficiency: a name or a file; None or "learned": the learned constants of each row's own engine and release.
       device: score rows of this device only, by any of its names.
       only: families to score; empty: all.
 
@@ -99,9 +99,7 @@ def kernel_errors(
             entry = hwspaces.hardware(group.device)
             if wanted is not None and entry.name != wanted:
                 continue
-            scored.append(
-                score(group, entry.hardware, chosen or hwspaces.efficiency(learned_name(group.engine)).efficiency)
-            )
+            scored.append(score(group, entry.hardware, chosen or released(group.engine, group.version)))
         except ValueError as error:
             # A device that is unknown or lacks a precision leaves its rows out, not the others.
             left_out[str(error)] = left_out.get(str(error), 0) + len(group)
@@ -115,6 +113,14 @@ def score(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> Sco
     seconds, deviations = predicted(group, hardware, efficiency)
     # Relative to the time, a standard deviation is that of the log error; 0 says that none is claimed.
     return ScoredKernels(group, seconds, np.where(deviations > 0.0, deviations / seconds, math.nan))
+
+
+def released(engine: str, version: str) -> Efficiency:
+    """The learned constants of an engine's release; those of its newest one where the version is no release."""
+    names = hwspaces.engine_names()
+    if engine in names and version[:1].isdigit():
+        return hwspaces.efficiency(hwspaces.engine(f"{engine}@{version}").efficiency).efficiency
+    return hwspaces.efficiency(learned_name(engine)).efficiency
 
 
 def learned_name(engine: str) -> str:

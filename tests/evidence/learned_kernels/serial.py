@@ -319,7 +319,7 @@ def _alike(op: Kernel) -> Kernel:
 
 def left_out(group: KernelGroup) -> np.ndarray:
     """Whether each row's shape is one of those that no fit sees: a fixed hash of its numbers."""
-    names = sorted(group.columns)
+    names = sorted(set(group.columns) - {"d_model"})
     rows = np.stack([group.columns[name] for name in names], axis=1)
     return np.array([_hashed(group.family, row) for row in rows.tolist()])
 
@@ -366,6 +366,29 @@ def fit(one: Sample, rows: np.ndarray, start: Any, moved: Sequence[Parameter]) -
 def predicted(one: Sample, kernel: Any) -> np.ndarray:
     model = MODELS[type(kernel)]
     return np.asarray(jax.vmap(lambda op, device: op.count * model(kernel, op, device).total)(one.op, one.hardware))
+
+
+MODELS_BY = {"gdn": "d_model", "kda": "d_model", "mamba2": "nheads", "mhc": "hidden_size", "encoder": "head_dim"}
+"""Family of a group -> the column that tells models apart."""
+
+
+def without_models(one: Class, folder: Path, engine: str) -> dict[str, tuple[Errors, Errors]]:
+    """Errors on each model's rows of constants that were fitted without them, over all rows and over long ones."""
+    rows = sample(one, folder, engine)
+    known = ~np.isin(rows.devices, one.foreign)
+    models = np.concatenate(
+        [
+            np.array([f"{group.family} {MODELS_BY[group.family]} {value:g}" for value in column])
+            for group in rows.groups
+            for column in [group.columns[MODELS_BY[group.family]]]
+        ]
+    )
+    found = {}
+    for name in np.unique(models):
+        out = models == name
+        held = fit(rows, known & ~rows.sites & ~out, one.start, one.moved)
+        found[str(name)] = errors_by_length(predicted(rows, held)[out & known], rows.seconds[out & known])
+    return found
 
 
 # Errors on what a fit has seen and on what it has not.
