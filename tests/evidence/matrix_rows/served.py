@@ -21,7 +21,7 @@ SERVING_FIT = ("H100-SXM", "H200-SXM", "B200-SXM")
 """Devices of whose served models `serving_fit` has seen the TPOT."""
 
 
-POOLED = 2
+POOLED = 4
 """One deployment with pools or drafts in so many is scored where time is short: each has a program of its own."""
 
 
