@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from hwspaces.files import unfinished
+from jaxroof.numerics.arrays import jax
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.run.compile_cache import compilation_cache
 from tests.evidence.figures import KEPT, Move, cells, moves, read, summary, table_by, text_of
@@ -34,9 +35,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "matrix.md"
 
 TOTALS = "kind,case"
 """What rows are told apart by where nothing else is asked for."""
-
-TASKS = 3
-"""Shares that one process scores: its programs and tables take memory until it ends."""
 
 LIMITED = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Of the environment: threads of one process, which has a core of its own."""
@@ -61,6 +59,7 @@ def scored(name: str, folder: Path, share: int, whole: bool = True) -> Scored:
         parts += (part._replace(source=name) for part in entry.parts(data) if len(part.measured))
     except (ValueError, OSError) as error:  # what was read of it before counts
         data.left.append(Left(f"{name} ends: {error}", 0))
+    jax.clear_caches()  # of programs of a gigabyte and more, which later shares do not run
     return Scored(name, _joined(parts), data.left, time.perf_counter() - begun, time.process_time() - working)
 
 
@@ -83,9 +82,8 @@ def every(names: Sequence[str], folder: Path, jobs: int, whole: bool) -> Iterato
         yield from (scored(name, folder, share, whole) for name, share in tasks)
         return
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(
-        jobs, context, initializer=compilation_cache, max_tasks_per_child=TASKS
-    ) as pool:
+    # Processes are not replaced after some tasks: in Python 3.12.1 the executor then waits forever.
+    with concurrent.futures.ProcessPoolExecutor(jobs, context, initializer=compilation_cache) as pool:
         running = [pool.submit(scored, name, folder, share, whole) for name, share in tasks]
         for done in concurrent.futures.as_completed(running):
             yield done.result()
