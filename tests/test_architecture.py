@@ -23,6 +23,7 @@ MAY_IMPORT = {
 FLOORS = {
     "jaxroof": (
         {"version", "public", "numerics"},
+        {"fanout"},
         {"silicon", "model", "op", "batch", "nests"},  # vocabulary
         {"hardware", "deployment", "tracing"},
         {"layers", "chip", "units"},  # the ops of a model; the area and cost of a device; its rates

@@ -3,10 +3,11 @@
 from jaxroof.collectives.algorithms import UNAVAILABLE, Tiers, exchange_time, leaving, overlapped
 from jaxroof.collectives.topology import Tier, byte_time
 from jaxroof.efficiency import ExpertExchange, Forwarding
+from jaxroof.fanout import Fanout, copies, device_copies
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum
 from jaxroof.numerics.struct import Array, Scalar, given
-from jaxroof.op import Collective, Fanout, copies, device_copies
+from jaxroof.op import Collective
 
 
 def low_latency(tiers: Tiers, size: Scalar, protocol: str) -> Array:

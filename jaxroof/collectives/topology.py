@@ -2,11 +2,12 @@
 
 from typing import NamedTuple
 
+from jaxroof.fanout import Fanout, copies, device_copies
 from jaxroof.hardware import Link, Links, Transport
 from jaxroof.numerics.arrays import is_traced, jnp, stacked
 from jaxroof.numerics.smooth import cheapest, cheapest_of, maximum
 from jaxroof.numerics.struct import Array, Scalar
-from jaxroof.op import Collective, Fanout, copies, device_copies
+from jaxroof.op import Collective
 
 
 class Tier(NamedTuple):

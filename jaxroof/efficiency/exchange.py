@@ -32,6 +32,6 @@ class ExpertExchange:
 
     dispatch: Forwarding = part("dispatch")
     combine: Forwarding = part("combine")
-    cores: Scalar = number("1", "cores that the kernels take", "half of them send, half receive")
+    cores: Scalar = number("1", "cores that the kernels take", "half of them send, half receive", most=1024.0)
     notify_time: Scalar = fixed_time("time in which nodes tell each other how many rows will come")
     peer_time: Scalar = fixed_time("the same per device of the group")

@@ -5,7 +5,7 @@ from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, f
 from jaxroof.hardware import Hardware, clock, gpu_cores
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import ceiling, maximum, minimum
-from jaxroof.numerics.struct import Scalar, number, part, static, struct
+from jaxroof.numerics.struct import Scalar, given, number, part, static, struct
 from jaxroof.op import SERIAL_SHAPES, Kernel, WindowShape
 from jaxroof.units import busy_times
 
@@ -85,18 +85,18 @@ def _cold_bytes(kernel: StreamKernel, op: Kernel, hardware: Hardware) -> Scalar:
 
     p = 2. Ops of `SERIAL_SHAPES` move all, but where they run alone in a loop: p = 8, of their `reuse_bytes`.
     """
-    l2 = hardware.memory.l2
+    l2, moved = hardware.memory.l2, given(op.bytes, "bytes of a streaming kernel")
     if kernel.residency is None or l2 is None:
-        return op.bytes
+        return moved
     # Outputs of the kernel before are still in L2 where both are small: near 0 of the bytes move; large ones all do.
     held = kernel.residency * l2.capacity
     if isinstance(op.shape, SERIAL_SHAPES):
         # These have a size of their own, which a least-recently-used cache either holds or does not.
         if op.reuse_bytes is None:
-            return op.bytes
+            return moved
         fourth = jnp.square(jnp.square(minimum(op.reuse_bytes / held, LEAST_KEPT)))
         square = fourth * fourth
     else:
-        ratio = op.bytes / held
+        ratio = moved / held
         square = ratio * ratio
-    return op.bytes * (square / (1.0 + square))
+    return moved * (square / (1.0 + square))

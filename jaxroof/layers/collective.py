@@ -3,9 +3,10 @@
 import dataclasses
 
 from jaxroof.deployment import Deployment
+from jaxroof.fanout import Fanout
 from jaxroof.layers.linear import launched
 from jaxroof.numerics.struct import Scalar
-from jaxroof.op import Collective, Fanout, Ops, in_phase
+from jaxroof.op import Collective, Ops, in_phase
 
 
 def collective(

@@ -6,6 +6,7 @@ from typing import Any
 
 from jaxroof.deployment import Deployment, axes, degree, expert_tp, product, splits_tokens, stage_devices, token_groups
 from jaxroof.deployment.rule import Rule, divides, width_rule
+from jaxroof.fanout import Fanout, distinct_devices
 from jaxroof.layers.choices import busiest_experts, distinct_experts, own_choices
 from jaxroof.layers.collective import collective
 from jaxroof.layers.linear import Matrices, Matrix, elementwise, launched, projection, quantized_rows
@@ -14,7 +15,7 @@ from jaxroof.layers.protocol import FeedForwardKind, Sizes
 from jaxroof.model import Experts, FeedForward
 from jaxroof.numerics.smooth import ceiling, maximum
 from jaxroof.numerics.struct import Scalar, given
-from jaxroof.op import Fanout, Kernel, Ops, ProductShape, distinct_devices, with_role
+from jaxroof.op import Kernel, Ops, ProductShape, with_role
 
 ACTIVATION_FLOPS = 4.0
 """Vector FLOP per hidden element of SiLU or GELU times gate, beside its exponential."""

@@ -18,7 +18,9 @@ VIEWS = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("--data", required=True, metavar="PATH", help="CSV file of measured collectives, or a folder")
+    parser.add_argument(
+        "--data", required=True, metavar="PATH", help="CSV or parquet file of measured collectives, or a folder"
+    )
     parser.add_argument("--losses", default="1", metavar="SHARE", help="of the links' measured losses; 0: datasheet")
 
 

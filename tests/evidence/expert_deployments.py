@@ -48,7 +48,7 @@ class Reported:
             ep=self.devices,
             redundant_experts=COPIES if (256.0 + COPIES) % self.devices == 0.0 else None,
             overlap="two_batch",
-            exchange="all_to_all" if self.prompts else "low_latency",
+            exchange="forwarding" if self.prompts else "low_latency",
             reserved_cores=RESERVED if self.prompts else 0.0,
             dispatch_bytes=FP8,
         )

@@ -11,7 +11,8 @@ import sys
 import hwspaces
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import LinkEfficiency
-from jaxroof.op import Collective, Fanout, copies, distinct_devices
+from jaxroof.fanout import Fanout, copies, distinct_devices
+from jaxroof.op import Collective
 from sweeps.measure.validate.exchange_rows import shipped
 from tests.evidence.harness import command
 

@@ -30,14 +30,17 @@ from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.suspects import checked
 from tests.evidence import other_devices, published_rates
 from tests.evidence.harness import command, data, flag, several
-from tests.evidence.hulls import Measured, errors_of, evidence, growth, left_out, measured
+from tests.evidence.hulls import Measured, errors_of, evidence, fitted_rows, growth, left_out, measured
 from tests.evidence.inferencex_points import published
 from tests.evidence.learned_fit import ENGINES, FITS, assembled
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 from tests.evidence.steady_loop import steady
-from tests.evidence.step_tables import _with_release
+from tests.evidence.step_tables import with_release
 
 NEAR, GENERATION, KIND = "near", "new generation", "new kind"
+
+OTHERS = "near, other kernels"
+"""Kernels that engines do not choose by default, on devices that were measured."""
 
 AIMED = {NEAR: 1.3, GENERATION: 1.6, KIND: 3.0}
 """Factor to either side that intervals of a distance should have."""
@@ -83,11 +86,12 @@ def kernels(folder: Path, engine: str, fits: Sequence[KernelFit]) -> Iterator[Ju
     """Rows of measured kernels: of every class on all devices, and on architectures left out."""
     efficiency = hwspaces.efficiency(f"learned-{engine}").efficiency
     rows = measured(measured_groups(folder / "kernels"), engine, efficiency)
-    for path, own in grouped(rows, lambda one: one.path).items():
+    default = {id(one) for one in fitted_rows(fits, rows)}
+    for (path, chosen), own in grouped(rows, lambda one: (one.path, id(one) in default)).items():
         spread = _spread(efficiency, path)
         if spread is not None:
             errors = errors_of(own, efficiency, evidence(own))
-            yield _even("kernel", NEAR, path, errors.logs, errors.half_widths(spread, 0.0))
+            yield _even("kernel", NEAR if chosen else OTHERS, path, errors.logs, errors.half_widths(spread, 0.0))
     fitted: list[Measured] = measured(measured_groups(folder / "kernels"), engine, assembled(fits))
     unseen = [one for fit in fits for one in left_out(fit, fits, fitted, assembled)]
     for one in unseen:
@@ -172,7 +176,7 @@ def _judged(distance: str, what: str, found: Sequence[ServingPoint], efficiency:
 
 def tpot(point: ServingPoint, efficiency: Efficiency) -> tuple[float, float]:
     """TPOT of a closed loop in s as in `steady_loop`, and the standard deviation of its logarithm."""
-    state, efficiency = steady(point), _with_release(point, efficiency)
+    state, efficiency = steady(point), with_release(point, efficiency)
     decode = Decode(sequences=state.sequences, context=state.sequences * state.context)
     prompts = Prefill(sequences=state.prompts, tokens=state.prompts * state.isl, past=0.0)
     beside = None if state.apart else decode
@@ -263,7 +267,8 @@ def _table(title: str, found: Sequence[Judged], means: bool = False) -> Table:
             for one in own:
                 table.add_row(level, distance, one.what, *_words([one]))
         else:
-            table.add_row(level, distance, f"{len(own)} cases, aimed at {AIMED[distance]:g}", *_words(own))
+            aim = f", aimed at {AIMED[distance]:g}" if distance in AIMED else ""
+            table.add_row(level, distance, f"{len(own)} cases{aim}", *_words(own))
     return table
 
 

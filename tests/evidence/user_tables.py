@@ -8,6 +8,7 @@ folder `other/`, and `kernels/` for tables of aiconfigurator.
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.timing import SHORT
 from jaxroof.hardware import Hardware
 from sweeps.measure.surface_import import WantedRows, imported
+from tests.evidence.harness import command, data, flag
 
 EVERY = 3
 """One of so many shapes is left out."""
@@ -155,11 +157,12 @@ def _reduced(table: SurfaceTable, kept: np.ndarray) -> SurfaceTable:
     return dataclasses.replace(table, seconds=seconds)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--efficiency", default="learned", metavar="NAME", help="the model below")
-    options = parser.parse_args()
+@command(
+    data("folder with other/ and kernels/"),
+    flag("--efficiency", default="learned", metavar="NAME", help="the model below"),
+)
+def main(options: argparse.Namespace) -> None:
+    """Leave shapes out, predict them from the others, print."""
     base = hwspaces.efficiency(options.efficiency).efficiency
     for name, tables, hardware in cases(options.data):
         for sites in (False, True):
@@ -170,4 +173,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,8 +8,9 @@ import pytest
 from jaxroof.collectives import ALGORITHMS, collective_algorithm, collective_time, collective_times
 from jaxroof.collectives.choice import sent_bytes
 from jaxroof.efficiency import LinkEfficiency
+from jaxroof.fanout import Fanout, allowed_parts, copies, distinct_devices
 from jaxroof.hardware import Link, Links
-from jaxroof.op import Collective, Fanout, allowed_parts, copies, distinct_devices
+from jaxroof.op import Collective
 from tests.hand import EXACT
 
 UP = Link(bandwidth=1e11, latency=1e-6, devices=8.0)

@@ -22,8 +22,8 @@ from jaxroof import (
 )
 from jaxroof.batch import Batch, Decode
 from jaxroof.deployment import devices, largest_stage, replica_devices
+from jaxroof.fanout import distinct_devices
 from jaxroof.memory.capacity import sequence_capacity
-from jaxroof.op import distinct_devices
 from jaxroof.step.forward import step_ops
 from tests.hand import EXACT, check
 from tests.points import leaves_as

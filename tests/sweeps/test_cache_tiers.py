@@ -98,6 +98,7 @@ def test_hosts_are_of_the_catalogue():
     assert set(known) <= set(hwspaces.names())
     for name, host in known.items():
         assert host.host_source and host.ssd_source and 1e9 < host.ssd_bandwidth < 100e9 < 1e12, name
+        assert 0.2 < host.launch_speed <= 2.0 and bool(host.cpu) == bool(host.launch_source), name
         # A link to the host is slower than the device's own memory.
         assert 10e9 < host.host_bandwidth < hwspaces.hardware(name).hardware.memory.hbm.bandwidth, name
     # Servers of several NVIDIA or AMD devices have one, where the host has memory of its own.

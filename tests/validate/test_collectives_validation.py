@@ -7,6 +7,9 @@ import pathlib
 
 import pytest
 
+from jaxroof.collectives import collective_time
+from jaxroof.efficiency import LinkEfficiency
+from jaxroof.op import Collective
 from sweeps.cli import main
 from sweeps.measure.validate import collective_errors as module
 from sweeps.measure.validate.collective_errors import band, collective_errors
@@ -167,10 +170,15 @@ def test_launches_belong_to_releases_and_hosts(file):
 
 def test_a_table_without_the_collective_is_the_median_of_four(file):
     row = {"gpu": "h100_sxm", "backend": "nccl", "version": "2.23", "kernel_source": "NCCL", "nccl_dtype": "half"}
-    named = [ROW | {"op_name": name} for name in ("all_reduce", "all_gather", "reduce_scatter", "alltoall")]
-    found = collective_errors(file(row | {"num_gpus": "8", "message_size": "524288", "latency_us": "25"})).scored
-    four = sorted(scored.predicted for scored in collective_errors(file(*named)).scored)
-    assert found[0].predicted == pytest.approx((four[1] + four[2]) / 2, rel=1e-5)
+    row |= {"num_gpus": "8", "message_size": "524288", "latency_us": "25"}
+    (scored,) = collective_errors(file(row)).scored
+    ops = (
+        Collective(operation=name, count=1.0, kernels=1.0, message_bytes=2.0**20, participants=8.0)
+        for name in module.FOUR
+    )
+    full = LinkEfficiency(losses=1.0)
+    four = sorted(collective_time(scored.row.links, op, full, scored.row.algorithms) for op in ops)
+    assert scored.predicted == pytest.approx((four[1] + four[2]) / 2, rel=1e-5)
 
 
 def test_errors_are_grouped(file):

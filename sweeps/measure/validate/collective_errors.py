@@ -11,12 +11,12 @@ import numpy as np
 from hwspaces.engines.engine import OwnCollectives
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import ExpertExchange, LinkEfficiency
+from jaxroof.fanout import Fanout
 from jaxroof.hardware import Links, Transport
 from jaxroof.numerics.arrays import jax
 from jaxroof.numerics.arrays import jax_numpy as jnp
 from jaxroof.numerics.struct import Scalar, given, struct
 from jaxroof.op import Collective as CollectiveOp
-from jaxroof.op import Fanout
 from sweeps.measure.validate.collective_rows import (
     ANY,
     COPY_SHARE,

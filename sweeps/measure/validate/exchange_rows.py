@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from hwspaces import efficiency
 from jaxroof.efficiency import ExpertExchange
+from jaxroof.fanout import Fanout, distinct_devices
 from jaxroof.hardware import Links
 from jaxroof.numerics.struct import given
-from jaxroof.op import Fanout, distinct_devices
 from sweeps.measure.validate.measured_csv import NOT_NEGATIVE, POSITIVE, CsvRow
 
 NODE = 8.0
