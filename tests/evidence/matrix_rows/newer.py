@@ -78,7 +78,7 @@ def exchanges(data: Measured) -> Iterator[Part]:
         for one in found.scored:
             row = one.row
             yield single(
-                kind="collectives" if row.exchange is None else "exchanges with experts",
+                kind="collectives of newer releases" if row.exchange is None else "exchanges with experts",
                 case=kind_name(row) if row.exchange is not None else f"{kind_name(row)} {row.mode}",
                 device=row.device,
                 engine=row.family,
