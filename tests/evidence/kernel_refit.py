@@ -73,7 +73,7 @@ def main(options: argparse.Namespace, console: Console) -> str:
         if fit.like is not None:
             theirs = _sources(shipped, fit.like)
             like = class_lines(fit.like, kernels[fit.like], {fit.like: "", **_paths(fit.like, theirs)})
-            head = [*lines[:2], f'like = "{fit.like}"', *_gone(kernels[fit.path], kernels[fit.like], theirs)]
+            head = [*lines[:2], f'like = "{fit.like}"', *_gone(kernels[fit.path], kernels[fit.like], theirs, own)]
             lines = [*head, *(line for line in lines[2:] if line not in like)]
         text = with_table(text, fit.path, lines)
     return text
@@ -106,16 +106,15 @@ def _owned(fit: KernelFit, efficiency: Efficiency, shipped: Mapping[str, Any]) -
     """The fitted struct with the constants that other fits own: those with a source of their own."""
     kind, _, name = fit.path.partition(".")
     before = getattr(getattr(efficiency, kind), name, None)
-    names = dict.fromkeys(_sources(shipped, fit.path))
-    if before is None and fit.like:  # a class that the file did not have
-        before = getattr(getattr(efficiency, kind), fit.like.partition(".")[2])
-        names = dict.fromkeys(each for each in _sources(shipped, fit.like) if each not in fit.moved)
+    names = [*_sources(shipped, fit.path)]
+    if "launch_time" in names:  # the two are one time: they stay together
+        names.append("launch_cycles")
     return dataclasses.replace(fit.kernel, **{each: getattr(before, each) for each in names})
 
 
-def _gone(kernel: Any, like: Any, sources: Mapping[str, str]) -> list[str]:
+def _gone(kernel: Any, like: Any, sources: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
     """Lines that leave out what other fits own of the class below and this class does not have of it."""
-    other = [name for name in sources if getattr(kernel, name) != getattr(like, name)]
+    other = [name for name in sources if name not in own and getattr(kernel, name) != getattr(like, name)]
     lines = [f"{name} = false" for name in other if getattr(kernel, name) is None]
     return [*lines, *(f"sources.{name} = false" for name in other)]
 

@@ -76,9 +76,9 @@ def test_packed_weights_have_a_class_of_their_own():
 
 
 def test_low_precisions_have_few_constants():
-    """4, 11 and 15 of their own; they were 26 each, and worse where an architecture was left out."""
+    """16, 11 and 15 of their own; they were 22 to 26, and worse where an architecture was left out."""
     own = {name: len(CHANGED[name]) + len(QUANTISER_TRUST[name]) for name in CHANGED}
-    assert own == {"narrow": 4, "scaled": 11, "block4": 15}
+    assert own == {"narrow": 16, "scaled": 11, "block4": 15}
 
 
 def test_a_release_has_constants_of_its_own():

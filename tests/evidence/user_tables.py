@@ -8,7 +8,6 @@ folder `other/`, and `kernels/` for tables of aiconfigurator.
 
 import argparse
 import dataclasses
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.timing import SHORT
 from jaxroof.hardware import Hardware
 from sweeps.measure.surface_import import WantedRows, imported
-from tests.evidence.harness import command, data, flag
+from tests.evidence.harness import EFFICIENCY, command, data, flag
 
 EVERY = 3
 """One of so many shapes is left out."""
@@ -158,13 +157,13 @@ def _reduced(table: SurfaceTable, kept: np.ndarray) -> SurfaceTable:
 
 
 @command(
-    data("folder with other/ and kernels/"),
-    flag("--efficiency", default="learned", metavar="NAME", help="the model below"),
+    data("the measured files"), EFFICIENCY, flag("--only", default="", metavar="TEXT", help="cases with this text")
 )
 def main(options: argparse.Namespace) -> None:
-    """Leave shapes out, predict them from the others, print."""
+    """Errors of every case, of shapes and of sites that were left out."""
     base = hwspaces.efficiency(options.efficiency).efficiency
-    for name, tables, hardware in cases(options.data):
+    chosen = [case for case in CASES if options.only in case.name]
+    for name, tables, hardware in cases(options.data, chosen):
         for sites in (False, True):
             print(f"{name}: every third {'site' if sites else 'shape'} left out; median / MAPE / MAPE >= 30 us, %")
             for one in left_out(tables, base, hardware, sites):
@@ -173,4 +172,4 @@ def main(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())
