@@ -76,7 +76,7 @@ def test_there_is_no_constant_elsewhere():
         ("tile_cycles = 1541", "", "tile_cycles is missing"),
         ("onset_time_us = 300", "", "onset_time_us is missing"),
         ("onset_time_us = 300", "onset_time_us = 300\nonset_time_ms = 1", "onset_time is given twice"),
-        ("short = 0.151, long", "long", "linear.wide.spread: short is missing"),
+        ("short = 0.138, long", "long", "linear.wide.spread: short is missing"),
     ],
 )
 def test_a_wrong_constant_is_refused_by_name(tmp_path, line, changed, said):

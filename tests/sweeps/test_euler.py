@@ -7,7 +7,7 @@ from sweeps.run.precision import precision
 from tests.evidence.gradients import checked
 from tests.evidence.unit_powers import leaf_powers, metric_powers, powers
 
-POINTS = 10_000
+POINTS = 2_000
 
 
 def test_elasticities_add_up():

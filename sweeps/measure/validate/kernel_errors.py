@@ -99,7 +99,9 @@ def kernel_errors(
             entry = hwspaces.hardware(group.device)
             if wanted is not None and entry.name != wanted:
                 continue
-            scored.append(score(group, entry.hardware, chosen or released(group.engine, group.version)))
+            # Blocks, all of recent releases, have nothing of what lone products of older ones do in every call.
+            release = "" if group.table else group.version
+            scored.append(score(group, entry.hardware, chosen or released(group.engine, release)))
         except ValueError as error:
             # A device that is unknown or lacks a precision leaves its rows out, not the others.
             left_out[str(error)] = left_out.get(str(error), 0) + len(group)
