@@ -107,6 +107,13 @@ def _owned(fit: KernelFit, efficiency: Efficiency, shipped: Mapping[str, Any]) -
     kind, _, name = fit.path.partition(".")
     before = getattr(getattr(efficiency, kind), name, None)
     names = [*_sources(shipped, fit.path)]
+    if fit.like and before is not None:  # what the shipped class has of the one below
+        below = getattr(getattr(efficiency, kind), fit.like.partition(".")[2])
+        names += [
+            each
+            for each in _sources(shipped, fit.like)
+            if each not in names and getattr(before, each) == getattr(below, each)
+        ]
     if "launch_time" in names:  # the two are one time: they stay together
         names.append("launch_cycles")
     return dataclasses.replace(fit.kernel, **{each: getattr(before, each) for each in names})
