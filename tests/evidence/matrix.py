@@ -86,7 +86,10 @@ def every(names: Sequence[str], folder: Path, jobs: int, whole: bool) -> Iterato
     with concurrent.futures.ProcessPoolExecutor(jobs, context, initializer=compilation_cache) as pool:
         running = [pool.submit(scored, name, folder, share, whole) for name, share in tasks]
         for done in concurrent.futures.as_completed(running):
-            yield done.result()
+            try:
+                yield done.result()
+            except concurrent.futures.BrokenExecutor:
+                raise ValueError("a process was ended from outside, as where memory is short: --jobs 1") from None
 
 
 # The dataset of rows.

@@ -245,9 +245,9 @@ def _block_call(
     if model not in MODELS or weights is None or cache is None:
         return None
     found = workloads.model(MODELS[model]).model
-    mixers = [block.attention for block in found.blocks if block.attention is not None]
+    mixers: list[Any] = [block.attention for block in found.blocks if block.attention is not None]
     mixer = next(mixer for mixer in reversed(mixers) if part.ratio is None or mixer.ratio == part.ratio)
-    if getattr(mixer, "selection", None) is not None and isinstance(mixer, LatentAttention):
+    if isinstance(mixer, LatentAttention) and mixer.selection is not None:
         if DENSE in kernel_source:
             mixer = dataclasses.replace(mixer, selection=None)
         elif WITHOUT_INDEXER in kernel_source:
@@ -262,7 +262,7 @@ def _taken_over(selection: Selection) -> Selection:
     return dataclasses.replace(selection, heads=0.0, head_dim=0.0, key_outputs=0.0)
 
 
-def _formatted(mixer: Mixer, weights: WeightFormat) -> Mixer:
+def _formatted(mixer: Any, weights: WeightFormat) -> Mixer:
     """The mixer with all of its projections in one format."""
     matrices = ("qkv", "output", "down", "query", "up", "group")
     changed: dict[str, Any] = {name: weights for name in matrices if hasattr(mixer, name)}
@@ -299,13 +299,13 @@ def _call(mixer: Mixer, hidden: Scalar, deployment: Deployment, part: Part, phas
 
 def _alone(op: AnyOp) -> AnyOp:
     """A kernel that is timed by itself: an engine would not run it where its lists have room for all of a sequence."""
-    shape = op.shape if isinstance(op, Kernel) else None
-    if not isinstance(shape, AttentionShape) or shape.slots is None:
+    if not isinstance(op, Kernel) or not isinstance(op.shape, AttentionShape) or op.shape.slots is None:
         return op
-    return dataclasses.replace(op, shape=dataclasses.replace(shape, keys=np.maximum(shape.keys, shape.slots + 1.0)))
+    longer = np.maximum(op.shape.keys, op.shape.slots + 1.0)
+    return dataclasses.replace(op, shape=dataclasses.replace(op.shape, keys=longer))
 
 
-def _sharded(mixer: Mixer, heads: Scalar, whole: Scalar) -> Mixer:
+def _sharded(mixer: Any, heads: Scalar, whole: Scalar) -> Mixer:
     """The mixer as one device holds it: `heads` of its `whole` heads, and what is split with them."""
     share = heads / whole
     changed: dict[str, Any] = {"heads": heads}

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tests.evidence.matrix_rows import kernels, served, whole
+from tests.evidence.matrix_rows import kernels, newer, served, whole
 from tests.evidence.matrix_rows.part import Source
 
 
@@ -19,6 +19,9 @@ SOURCES: dict[str, Entry] = {
     "dated": Entry(served.dated, shares=2),
     "saturated": Entry(whole.saturated),
     "kernels": Entry(kernels.kernels),
+    "blocks": Entry(newer.blocks),
+    "layers": Entry(newer.layers),
+    "exchanges": Entry(newer.exchanges),
     "collectives": Entry(kernels.collectives),
     "power": Entry(kernels.power),
     "energy": Entry(whole.energy),

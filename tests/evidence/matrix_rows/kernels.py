@@ -1,6 +1,7 @@
 """Single kernels, collectives and the power of kernels, as parts of the matrix."""
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -8,35 +9,52 @@ import numpy as np
 
 import hwspaces
 from jaxroof.efficiency.timing import SHORT
+from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.collective_errors import band, collective_errors, kind_name
-from sweeps.measure.validate.kernel_errors import kernel_errors, learned_name
+from sweeps.measure.validate.kernel_errors import FAMILIES, LEARNED, ScoredKernels, kernel_errors
 from sweeps.measure.validate.kernel_power import power_scores
 from tests.evidence import link_fit
+from tests.evidence.learned_kernels.result import held_sites
 from tests.evidence.matrix_rows.part import Left, Measured, Part, single
 
-TABLES = "kernels"
+TABLES, NEWER = "kernels", "kernels3"
+"""Folders of tables: of the releases that most constants were fitted to, and of newer ones."""
+
 COLLECTIVES = ("kernels/aic_comm.csv", "other/vidur_llmcompass_collectives.csv")
 
-FITTED = re.compile(r"rows of \S+ ([\w., ]+) \(([^()]+)\) on ([\w, ]+) \(aiconfigurator")
-"""Releases, kernels and devices in the source of a kernel's constants."""
+FITTED = re.compile(r"rows of \S+ ([\w., ]+) \(([^()]+)\) on ([\w, ]+) \((?:tables of )?aiconfigurator(.*)")
+"""Releases, kernels and devices in the source of a kernel's constants, and what is said of rows that were left out."""
+
+SITE_WORDS = "sites left out"
+"""In the source of constants that sites of a fixed hash were left out of."""
+
+SITES = {"GEMM": ("n", "k"), "experts": ("hidden_size", "inter_size", "num_experts")}
+"""Family -> the columns of a site."""
 
 
 def kernels(data: Measured) -> Iterator[Part]:
     """Kernels of tables, those of 30 us and more apart: fitted where a source names release, kernel and device."""
-    found = kernel_errors(data.folder / TABLES)
-    data.left += [Left(*one) for one in found.left_out]
-    for one in found.scored:
-        group = one.group
-        device = hwspaces.hardware(group.device).name
-        seen = (group.version, group.kernel, device) in _fitted(learned_name(group.engine))
-        for load, rows in (("30 us and more", group.seconds >= SHORT), ("shorter", group.seconds < SHORT)):
+    families = tuple(name for name in FAMILIES if name != "blocks")
+    for folder in (TABLES, NEWER):
+        if (data.folder / folder).is_dir():
+            found = kernel_errors(data.folder / folder, only=families)
+            data.left += [Left(*one) for one in found.left_out]
+            for one in found.scored:
+                yield from _parts(one)
+
+
+def _parts(one: ScoredKernels) -> Iterator[Part]:
+    group = one.group
+    unseen = _unseen(group)
+    for load, sized in (("30 us and more", group.seconds >= SHORT), ("shorter", group.seconds < SHORT)):
+        for fit, rows in (("learned_fit", sized & ~unseen), ("", sized & unseen)):
             yield Part(
                 kind="kernels",
                 case=f"{group.family} {group.precision}",
-                device=device,
+                device=hwspaces.hardware(group.device).name,
                 engine=group.engine,
                 release=group.version,
-                fit="learned_fit" if seen else "",
+                fit=fit,
                 predicted=one.seconds[rows],
                 measured=group.seconds[rows],
                 spread=one.spread[rows],
@@ -44,19 +62,28 @@ def kernels(data: Measured) -> Iterator[Part]:
             )
 
 
+def _unseen(group: KernelGroup) -> np.ndarray:
+    """Mask of the rows that no fit has seen: whole groups that no source names, else the sites that were left out."""
+    key = group.version, group.kernel, hwspaces.hardware(group.device).name
+    sited = _fitted(group.engine).get(key)
+    sizes = [group.columns[name] for name in SITES.get(group.family, ()) if name in group.columns]
+    if sited is None or not sited or len(sizes) != len(SITES.get(group.family, ())):
+        return np.full(len(group), sited is None)
+    return held_sites(*sizes)
+
+
 @functools.cache
-def _fitted(efficiency: str) -> frozenset[tuple[str, str, str]]:
-    """Release, kernel and device of every table that constants of an efficiency were fitted to."""
-    matches = (FITTED.search(text) for text in hwspaces.efficiency(efficiency).sources.values())
-    lists = [[part.split(", ") for part in found.groups()] for found in matches if found]
-    names = {name: hwspaces.hardware(name).name for *_, devices in lists for name in devices}
-    return frozenset(
-        (version, kernel, names[device])
-        for versions, kernels, devices in lists
-        for version in versions
-        for kernel in kernels
-        for device in devices
-    )
+def _fitted(engine: str) -> dict[tuple[str, str, str], bool]:
+    """Release, kernel and device of every table that constants of an engine were fitted to; whether without sites."""
+    found: dict[tuple[str, str, str], bool] = {}
+    for name in (each for each in hwspaces.efficiencies() if each.startswith(f"{LEARNED}-{engine}")):
+        for source in map(FITTED.search, hwspaces.efficiency(name).sources.values()):
+            if source is not None:
+                lists, sited = [part.split(", ") for part in source.groups()[:3]], SITE_WORDS in source[4]
+                for version, kernel, device in itertools.product(*lists):
+                    key = version, kernel, hwspaces.hardware(device).name
+                    found[key] = sited and found.get(key, True)
+    return found
 
 
 def collectives(data: Measured) -> Iterator[Part]:
