@@ -248,10 +248,8 @@ def _block_call(
     mixers: list[Any] = [block.attention for block in found.blocks if block.attention is not None]
     mixer = next(mixer for mixer in reversed(mixers) if part.ratio is None or mixer.ratio == part.ratio)
     if isinstance(mixer, LatentAttention) and mixer.selection is not None:
-        if DENSE in kernel_source:
-            mixer = dataclasses.replace(mixer, selection=None)
-        elif WITHOUT_INDEXER in kernel_source:
-            mixer = dataclasses.replace(mixer, selection=_taken_over(mixer.selection))
+        selection = _taken_over(mixer.selection) if WITHOUT_INDEXER in kernel_source else mixer.selection
+        mixer = dataclasses.replace(mixer, selection=None if DENSE in kernel_source else selection)
     kv_bytes = cache if part.cache is None else part.cache
     deployment = Deployment(kv_bytes=kv_bytes, attention_compute=compute)
     return _call(_formatted(mixer, weights), found.hidden, deployment, part, phase)
