@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo lint test smoke bench gpu docs-figures docs-check evidence refit clean
+.PHONY: demo lint test suite smoke bench gpu docs-figures docs-check evidence refit clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxroof needs Python 3.11 or newer; set PYTHON=...")'
@@ -20,7 +20,9 @@ lint: $(VENV)/installed  ## style, docstrings and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: lint  ## lint, then the whole suite
+test: lint suite  ## lint and the whole suite; at once with `make --jobs=2 test`
+
+suite: $(VENV)/installed
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 smoke:  ## the wheel in an empty folder, on PYTHON: every verb, README's commands, native code, XLA, a gradient

@@ -67,20 +67,19 @@ def test_both_simulators_have_the_same_signals():
     assert tuple(SIGNALS) == plain.SIGNALS
 
 
-def test_a_rule_that_changes_nothing_leaves_gradients_as_they_are():
-    """Mean E2E latency in the time of steps, with all replicas on at every evaluation, and without a rule."""
+def test_a_rule_that_changes_nothing_leaves_latencies_as_they_are():
+    """Mean E2E latency, with all replicas on at every evaluation, and without a rule."""
     shape = Shape(ENGINES, SLOTS, 600, nodes=NODES, turns=TURNS)
     given = numbers(case(4, engines=ENGINES, pools=False, scaling=True))
     always = given["scaling"]._replace(least=ENGINES, most=ENGINES)
     words = {name: given[name] for name in ("role", "queue", "routing", "delay")}
 
-    def latency(log_time, scaling):
-        slowness = jnp.asarray(given["slowness"]) * jnp.exp(log_time)
+    def latency(scaling):
         start = begin(given["traffic"], given["policies"], given["blocks"], shape, **words, scaling=scaling)
-        served, _ = outcomes(*proceed(prices(slowness), start, shape))
+        served, _ = outcomes(*proceed(prices(jnp.asarray(given["slowness"])), start, shape))
         done = jnp.isfinite(served.finish)
         return jnp.sum(jnp.where(done, served.finish - served.arrival, 0.0)) / jnp.sum(done.astype(float))
 
     with precision("float64"):
-        slope = jax.jit(jax.value_and_grad(latency), compiler_options=dict(quick_options()))
-        np.testing.assert_allclose(slope(0.0, always), slope(0.0, None), rtol=1e-12)
+        compiled = jax.jit(latency, compiler_options=dict(quick_options()))
+        np.testing.assert_allclose(compiled(always), compiled(None), rtol=1e-12)
