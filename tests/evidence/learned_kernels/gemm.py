@@ -16,6 +16,7 @@ from jaxroof.efficiency.stream import StreamKernel, stream_timing
 from jaxroof.efficiency.timing import SHORT, Spread
 from jaxroof.hardware import Hardware, Links
 from jaxroof.numerics.struct import Scalar
+from jaxroof.op import ProductShape
 from sweeps.measure.kernel_data.gemm import FORMATS, gemm_groups
 from sweeps.measure.kernel_data.group import Columns, KernelGroup
 from sweeps.measure.validate.relative_errors import errors
@@ -170,9 +171,12 @@ def _fits(
         models = _models(dtype, start, jnp.exp(point))
 
         def seconds(row: Columns, device: Hardware) -> Scalar:
-            *quantisers, product = call(row)
+            ops = call(row)
+            product = next(op for op in ops if isinstance(op.shape, ProductShape))
             total = gemm_timing(models.product, product, device).total
-            return total + sum(stream_timing(models.quantiser, op, device).total for op in quantisers)
+            # What lays out scales for a benchmark's call is a kernel as small as a quantiser.
+            others = (op for op in ops if op is not product)
+            return total + sum(op.count * stream_timing(models.quantiser, op, device).total for op in others)
 
         return jax.vmap(seconds)(columns, hardware)
 
