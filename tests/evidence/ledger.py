@@ -125,7 +125,7 @@ def predicted(question: Question) -> dict[str, Predicted]:
     """Figures of a question; none where the command refuses it.
 
     The interval is that of `jaxroof request` with the same case and a batch as large as the mean one of the simulation,
-    if all kernels err alike.
+   .
     """
     served = _answer(("serve", *question.words))
     if served is None:
