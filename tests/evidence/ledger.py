@@ -124,8 +124,7 @@ def questions(suite: dict[str, Any]) -> Iterator[Question]:
 def predicted(question: Question) -> dict[str, Predicted]:
     """Figures of a question; none where the command refuses it.
 
-    The interval is that of `jaxroof request` with the same case and a batch as large as the mean one of the simulation,
-   .
+    The interval is that of `jaxroof request` with the same case and a batch as large as the mean one of the simulation.
     """
     served = _answer(("serve", *question.words))
     if served is None:
