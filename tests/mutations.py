@@ -92,8 +92,8 @@ MUTATIONS = {
     ),
     "prefill_longest": Mutation(
         "jaxroof/efficiency/prefill.py",
-        "_joined(share, kernel.tail * tiles.longest)",
-        "_joined(share, 0.5 * kernel.tail * tiles.longest)",
+        "joined(share, kernel.tail * tiles.longest)",
+        "joined(share, 0.5 * kernel.tail * tiles.longest)",
         "jaxroof/test_prefill_kernel.py",
     ),
     "causal_ahead": Mutation(

@@ -118,6 +118,7 @@ def hardware(draw: Draw, without: tuple[str, ...] = ()) -> Hardware:
             asynchronous=draw.pick(0.0, 1.0),
             tensor_memory=draw.pick(0.0, 1.0),
             wide_waves=draw.pick(0.0, 1.0),
+            narrow_waves=draw.pick(0.0, 1.0),
             register_copies=draw.pick(0.0, 1.0),
             compiled=draw.pick(0.0, 1.0),
         ),

@@ -129,7 +129,8 @@ class Part(NamedTuple):
         # Op by op, and of the whole step, whose bytes include those of small kernels.
         floors = (sums[f"{step}_{name}"] for name in ("least", "matrix_floor", "memory_floor"))
         least = functools.reduce(jnp.maximum, map(jnp.asarray, floors))
-        return cls(runs, *(sums[f"{step}_{name}"] for name in ("deviation", "variance", "beyond")), least)
+        deviation, variance, beyond = (sums[f"{step}_{name}"] for name in ("deviation", "variance", "beyond"))
+        return cls(runs, deviation, variance, beyond, least)
 
 
 def spreads(name: str, time: Scalar, parts: tuple[Part, ...], efficiency: Efficiency) -> dict[str, Scalar]:

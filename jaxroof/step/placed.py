@@ -18,6 +18,7 @@ from jaxroof.op import (
     AttentionShape,
     Kernel,
     Ops,
+    ProductShape,
     cached_bytes,
     stored_bytes,
     streamed,
@@ -76,7 +77,7 @@ def _moved(op: AnyOp, resident: Scalar, shares: dict[str, Shares]) -> AnyOp:
     """An op without the bytes that come from elsewhere than device memory; one that reads neither as it is."""
     if not isinstance(op, Kernel) or op.bytes is None or not isinstance(op.shape, TILED):
         return op
-    if op.kind in PRODUCTS:
+    if op.kind in PRODUCTS and isinstance(op.shape, ProductShape):
         stored, kept = stored_bytes(op.shape), resident
     elif op.kind in ATTENTION_PHASES and isinstance(op.shape, AttentionShape):
         stored, kept = cached_bytes(op.shape), 0.0

@@ -1,13 +1,18 @@
 """Page of the matrix: tables of errors in Markdown, fitted rows and others apart."""
 
+import datetime
 import math
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from sweeps.measure.validate.relative_errors import grouped
 from tests.evidence.figures import figures
 from tests.evidence.matrix_rows.part import Left, Part
 
 PREFACE = """# Errors on measured data
+
+Made at commit `{commit}`, {day}.
 
 Every measured row of the evidence against its prediction under the constants that ship, in %: median and mean of the
 absolute errors, median of the errors with their sign, the share of rows inside the stated 90 % interval, and the factor
@@ -35,10 +40,26 @@ TABLES: tuple[tuple[tuple[str, ...], Label], ...] = (
 """Heads of the tables of every kind, and the labels of a row; without a label there is no table."""
 
 
+def _commit() -> str:
+    """The checkout's commit, abbreviated."""
+    words = ["git", "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(words, cwd=Path(__file__).parent, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def page(parts: Sequence[Part], left: Sequence[Left] = ()) -> str:
     """Tables of every kind; rows are pooled over everything else."""
     parts = [part for part in parts if len(part.measured)]
-    lines = [PREFACE.format(green=GREEN, yellow=YELLOW, red=RED, good=f"{GOOD:g}", fair=f"{FAIR:g}")]
+    lines = [
+        PREFACE.format(
+            commit=_commit(),
+            day=datetime.date.today(),
+            green=GREEN,
+            yellow=YELLOW,
+            red=RED,
+            good=f"{GOOD:g}",
+            fair=f"{FAIR:g}",
+        )
+    ]
     for kind, own in grouped(parts, lambda part: part.kind).items():
         lines.append(f"## {kind[0].upper()}{kind[1:]}\n")
         for heads, label in TABLES:

@@ -93,7 +93,14 @@ KERNELS = (
     OfKernels("16-bit experts, launch", ENGINE, ("trtllm",), ("experts.wide.launch_time",), 0.29e-6, ALONE),
     OfKernels("8-bit experts on AMD's", CLASS, ("sglang",), ("experts.scaled.wide_waves.bandwidth",), 0.861, ALONE),
     OfKernels("latent attention, around", ENGINE, ("trtllm",), ("decode_attention.latent.around_time",), 0.0, NONE),
-    OfKernels("recurrent attention, launch", ENGINE, ("sglang",), ("decode_attention.plain.launch_time",), 0.0, NONE),
+    OfKernels(
+        "recurrent attention, around",
+        ENGINE,
+        ("sglang",),
+        ("decode_attention.states.around_time", "decode_attention.gated.around_time"),
+        0.0,
+        NONE,
+    ),
 )
 """Constants of efficiencies whose source names a fit to served points."""
 

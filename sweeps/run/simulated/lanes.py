@@ -104,6 +104,7 @@ def one_by_one(function: Callable[..., Any], axes: Any, *arguments: Any) -> Any:
       arguments: of which the last has a leading axis everywhere.
     """
     *given, last = arguments
+    structure: Any
     leaves, structure = jax.tree.flatten(tuple(given))
     places = structure.flatten_up_to(axes)
     own = [leaf for leaf, axis in zip(leaves, places, strict=True) if axis is not None]
