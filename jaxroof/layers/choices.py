@@ -56,7 +56,9 @@ def busiest_experts(experts: Experts, stored: Scalar, tokens: Scalar, devices: S
     held = stored / devices
     chosen = minimum(experts.top_k / stored, 1.0 - 1e-6)
     left_out = jnp.exp(tokens * jnp.log1p(-chosen))
-    both_left_out = jnp.exp(tokens * jnp.log1p(-minimum(2.0 * chosen - _both(experts, stored, held), 1.0 - 1e-6)))
+    # Taken both is no likelier than taken one, also where choices are more than experts.
+    both = minimum(_both(experts, stored, held), chosen)
+    both_left_out = jnp.exp(tokens * jnp.log1p(-minimum(2.0 * chosen - both, 1.0 - 1e-6)))
     mean = held * (1.0 - left_out)
     variance = mean * left_out + held * maximum(held - 1.0, 0.0) * (both_left_out - left_out**2)
     # Double `where`: the square root's slope at 0 is infinite, and would make gradients at no tokens nan.

@@ -92,7 +92,8 @@ def largest_normal(count: Scalar) -> Scalar:
 
     Source: Blom, Statistical Estimates and Transformed Beta-Variables, 1958; Tukey's lambda for the quantile.
     """
-    below = (count - 0.375) / (count + 0.25)
+    several = maximum(count, 1.0)
+    below = (several - 0.375) / (several + 0.25)
     return 4.91 * (below**EXPONENT - (1.0 - below) ** EXPONENT)
 
 
