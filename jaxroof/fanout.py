@@ -1,4 +1,4 @@
-"""Where the experts of one token lie, and to how many devices or nodes it is sent."""
+"""Fan-out of a token: the places of its experts, and the number of devices or nodes that it is sent to."""
 
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, static, struct

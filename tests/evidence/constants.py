@@ -8,7 +8,7 @@ closed form (`tests.evidence.steady_loop`), TTFT by simulations of some of the r
 import argparse
 import dataclasses
 import hashlib
-import pickle
+import json
 import re
 import sys
 import tempfile
@@ -194,13 +194,12 @@ def simulated_ratios(rows: Sequence[Row], every: int, kept: Path) -> list[tuple[
     """One row of `every`, by a hash of it, with its predicted TTFT over the measured one."""
     chosen = [row for row in rows if row.point.concurrency <= CLIENTS and _hash(row) % every == 0]
     text = repr([row.point.spec.text() for row in chosen]) + _constants()
-    file = kept / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.pickle"
+    file = kept / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     if not file.exists():
         found = {(one.point.row, one.point.id): one for one in attempted([row.point for row in chosen])[0]}
         kept.mkdir(parents=True, exist_ok=True)
-        times = {key: (one.ttft, one.median_ttft) for key, one in found.items()}
-        file.write_bytes(pickle.dumps(times))
-    times = pickle.loads(file.read_bytes())
+        file.write_text(json.dumps([(*key, one.ttft, one.median_ttft) for key, one in found.items()]))
+    times = {(row, name): pair for row, name, *pair in json.loads(file.read_text())}
     known = [(row, times.get((row.point.row, row.point.id))) for row in chosen]
     return [(row, pair[row.median] / row.ttft) for row, pair in known if pair is not None]
 

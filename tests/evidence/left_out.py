@@ -1,4 +1,4 @@
-"""What a constant is worth on rows that it has not seen: its left-out gain, from the response of every row to it."""
+"""Left-out gain of a constant: errors of rows that its fit has not seen, from the response of every row to it."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

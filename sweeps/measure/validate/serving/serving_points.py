@@ -168,6 +168,13 @@ def _point(row: CsvRow, pools: bool) -> ServingPoint:
         concurrency=clients,
         date=row.get("measured_date", ""),
     )
+    return _point_of_sample(run, checkpoint, row, known, run.layout.repaired or degrees != values, run.layout.suspect)
+
+
+def _point_of_sample(
+    run: LoggedRun, checkpoint: Checkpoint, row: CsvRow, known: Mapping[str, float], repaired: bool, suspect: str | None
+) -> ServingPoint:
+    """The point of a row in aiconfigurator's form, whose numbers are `known`."""
     return served_point(
         run,
         checkpoint,
@@ -177,8 +184,8 @@ def _point(row: CsvRow, pools: bool) -> ServingPoint:
         modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
         ttft=known["gt_ttft_ms"] * 1e-3,
         tpot=known["gt_tpot_ms"] * 1e-3,
-        repaired=run.layout.repaired or degrees != values,
-        suspect=run.layout.suspect,
+        repaired=repaired,
+        suspect=suspect,
     )
 
 
@@ -322,15 +329,5 @@ def _pools_point(row: CsvRow, values: dict[str, float | None], wanted: bool) -> 
         prompts=prompts,
         prompt_replicas=workers["prefill"]["prefill_num_workers"],
     )
-    return served_point(
-        run,
-        checkpoint,
-        row=row.line,
-        id=row["id"],
-        label=row["model_path"],
-        modes=(row["gemm_quant_mode"], row["moe_quant_mode"]),
-        ttft=known["gt_ttft_ms"] * 1e-3,
-        tpot=known["gt_tpot_ms"] * 1e-3,
-        repaired=prompts.repaired or decoding.repaired,
-        suspect=prompts.suspect or decoding.suspect,
-    )
+    repaired, suspect = prompts.repaired or decoding.repaired, prompts.suspect or decoding.suspect
+    return _point_of_sample(run, checkpoint, row, known, repaired, suspect)
