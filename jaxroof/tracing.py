@@ -58,6 +58,11 @@ def of_each(function: Callable[..., Any], ops: Mapping[Name, AnyOp], *where: Any
     return {name: found[name] for name in ops}
 
 
+def over_runs(function: Callable[..., Any], ops: Mapping[Name, AnyOp], *where: Any) -> dict[Name, Any]:
+    """`of_each` of numbers of one run, over all runs of every op."""
+    return {name: ops[name].count * once for name, once in of_each(function, ops, *where).items()}
+
+
 def totals(function: Callable[..., Any], steps: Sequence[Ops], *where: Any) -> list[Scalar]:
     """Sum over the ops of each step of `op.count * function(op, *where)`, shapes ().
 

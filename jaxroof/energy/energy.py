@@ -9,7 +9,7 @@ from jaxroof.memory.traffic import level_traffic, matrix_traffic
 from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.struct import Array, Scalar, given
 from jaxroof.op import AnyOp, Collective, Copy, Kernel, Ops
-from jaxroof.tracing import of_each, totals, traced_once
+from jaxroof.tracing import over_runs, totals, traced_once
 
 BESIDE = "beside "
 """What the name of the work of a memory beside device memory begins with, before the memory's own name."""
@@ -125,13 +125,13 @@ def _joules(work: dict[str, Scalar], op: AnyOp, hardware: Hardware) -> dict[str,
 def core_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     """Energy in J that every op of one step spends at the cores' voltage over all its runs on one device, by name."""
     kernels = _with_cores(ops)
-    return {name: kernels[name].count * joules for name, joules in of_each(_core_energy, kernels, hardware).items()}
+    return over_runs(_core_energy, kernels, hardware)
 
 
 def other_energies(ops: Ops, hardware: Hardware) -> dict[str, Scalar]:
     """Energy in J that every op of one step spends on memory and links over all its runs on one device, by name."""
     priced = _priced(ops)
-    return {name: priced[name].count * joules for name, joules in of_each(_other_energy, priced, hardware).items()}
+    return over_runs(_other_energy, priced, hardware)
 
 
 def joules_of(ops: Ops, hardware: Hardware) -> Joules:

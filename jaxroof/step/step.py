@@ -32,7 +32,7 @@ from jaxroof.roofline import (
 from jaxroof.step.forward import group_batch
 from jaxroof.step.overlap import computing_hardware, hidden_time, overlaps
 from jaxroof.step.placed import device_ops
-from jaxroof.tracing import of_each, totals
+from jaxroof.tracing import of_each, over_runs, totals
 from jaxroof.units import unit_rate
 
 Terms = dict[str, Scalar]
@@ -128,7 +128,7 @@ def steps_time(
 
 def op_times(ops: Ops, device: Hardware, efficiency: Efficiency) -> Terms:
     """Time in s of every op over all its runs, by name, shapes ()."""
-    return {name: ops[name].count * time for name, time in of_each(op_time, ops, device, efficiency).items()}
+    return over_runs(op_time, ops, device, efficiency)
 
 
 def times_of(ops: Ops, hardware: Hardware, deployment: Deployment, batch: Batch, efficiency: Efficiency) -> Terms:
@@ -156,18 +156,14 @@ def deviations_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficien
 
     How they combine is `jaxroof.jobs.job.spreads`. The host's time and what overlap hides count as certain.
     """
-    device = computing_hardware(hardware, deployment)
     # All runs of one op have the same error (a wrong constant, not noise), so deviations add over runs and do not
     # average out.
-    once = of_each(op_inside, ops, device, efficiency)
-    return {name: ops[name].count * deviation for name, deviation in once.items()}
+    return over_runs(op_inside, ops, computing_hardware(hardware, deployment), efficiency)
 
 
 def beyond_of(ops: Ops, hardware: Hardware, deployment: Deployment, efficiency: Efficiency) -> Terms:
     """Standard deviation in s that every op of one step has outside of the evidence, over all its runs, by name."""
-    device = computing_hardware(hardware, deployment)
-    once = of_each(op_beyond, ops, device, efficiency)
-    return {name: ops[name].count * deviation for name, deviation in once.items()}
+    return over_runs(op_beyond, ops, computing_hardware(hardware, deployment), efficiency)
 
 
 def least_times(ops: Ops, hardware: Hardware, deployment: Deployment) -> Terms:
