@@ -27,7 +27,7 @@ SUFFIXES = {"clock": "GHz", "core_l2": "MB", "link_bandwidth": "GBps"}
 """Feature -> unit that ends its key in a file; the others have none."""
 
 LARGEST_GROWTH = 10.0
-"""Of the standard deviation per octave: more would be a factor of thousands."""
+"""Of the standard deviation of log errors: more would be a factor of thousands."""
 
 DIGITS = 3
 """Of the ends of a range; they are rounded outwards."""
@@ -37,7 +37,7 @@ def hull(table: Any, where: str) -> Hull:
     """The hull that a table of an efficiency file describes.
 
     Args:
-      table: feature with its unit -> [least, largest]; `precisions`, `compiled`, and `growth` per octave.
+      table: feature with its unit -> [least, largest]; `precisions`, `compiled`, and `growth`.
       where: what the message of an error begins with.
 
     Raises:
@@ -105,7 +105,7 @@ def hull_of(measured: Iterable[tuple[Kernel, Hardware]], growth: float = 0.0, sh
 
     Args:
       measured: ops, quantities of shape () or columns of many.
-      growth: standard deviation of log errors per octave outside.
+      growth: standard deviation of log errors far outside, `Hull.growth`.
       shapes: whether ranges of shapes count too, not of devices alone.
     """
     ends: dict[str, list[float]] = {}

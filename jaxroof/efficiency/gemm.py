@@ -1,5 +1,7 @@
 """Time of one dense matrix product: the best of a few tiles and splits, weights from device memory or from L2."""
 
+import dataclasses
+
 from jaxroof.efficiency.hull import Hull
 from jaxroof.efficiency.tiles import TileCosts, matrix_time, sustained_rate
 from jaxroof.efficiency.timing import Constants, Spread, Timing, clock_cycles, factor, on_cores, reached
@@ -49,6 +51,9 @@ class GemmKernel(TileCosts):
     packing_cycles: Scalar | None = clock_cycles(
         "clock cycles of a kernel that lays scales out for a tensor memory", "None: none", default=None
     )
+    step_bandwidth: Scalar | None = reached(
+        "share of HBM bandwidth in steps, where one product's weights follow another's", "None: as alone", default=None
+    )
     winograd: Scalar | None = reached(
         "share of a product's rate that those of minimal filtering reach", "None: unused", default=None
     )
@@ -67,10 +72,12 @@ def gemm_timing(kernel: GemmKernel, op: Kernel, hardware: Hardware) -> Timing:
 
     The last term is of rows with scales of their own (`ProductShape.row_scales`).
     """
-    # The tensor memory's own constants hold in steps alone: kernels that are timed by themselves, with known
-    # `reuse_bytes`, keep the general ones.
+    # Some constants hold in steps alone: kernels that are timed by themselves, with known `reuse_bytes`, keep the
+    # general ones.
     if op.reuse_bytes is None:
         kernel = on_cores(kernel, hardware.cores, tensor_memory=kernel.tensor_memory)
+        if kernel.step_bandwidth is not None:
+            kernel = dataclasses.replace(kernel, bandwidth=kernel.step_bandwidth)
 
     # h: bytes from HBM and L2, and a ramp r until all loads are in flight
     hbm, l2 = _memory_times(kernel, op, hardware)

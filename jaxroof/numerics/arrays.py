@@ -78,6 +78,12 @@ def eager() -> Iterator[None]:
         _NEVER_TRACED.reset(token)
 
 
+def jax_setting(name: str) -> Any:
+    """Value of one of JAX's settings, "jax_enable_x64": its releases differ in whether type checkers know these."""
+    import_jax()
+    return getattr(sys.modules["jax"].config, name)
+
+
 def is_traced() -> bool:
     """Whether JAX is tracing here, so that numbers may stand for many."""
     # Asking whether JAX traces must not import it.

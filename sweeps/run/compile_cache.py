@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax, jax_setting
 
 NAME = "jaxroof"
 """Of the folder, inside the user's cache folder."""
@@ -34,7 +34,7 @@ def compilation_cache() -> None:
     Raises:
       ValueError: one line, where the folder of JAX_COMPILATION_CACHE_DIR cannot be made.
     """
-    configured = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    configured = jax_setting("jax_compilation_cache_dir")
     # A folder of a remote store (`gs://...`) is not made here.
     if configured is not None and "://" not in configured:
         try:
@@ -67,7 +67,7 @@ def kept_programs() -> Iterator[None]:
     if folder is None:
         yield
         return
-    shortest = jax.config.jax_persistent_cache_min_compile_time_secs if imported else None  # type: ignore[attr-defined]
+    shortest = jax_setting("jax_persistent_cache_min_compile_time_secs") if imported else None
     # JAX reads the environment when it is imported: settings go there where that is still to come.
     if imported:
         _keep(folder, 0.0)
@@ -95,7 +95,7 @@ def kept_programs() -> Iterator[None]:
 def _settled(imported: bool) -> bool:
     """Whether JAX has been told where to keep programs, or to keep none."""
     if imported:
-        return jax.config.jax_compilation_cache_dir is not None or not jax.config.jax_enable_compilation_cache  # type: ignore[attr-defined]
+        return jax_setting("jax_compilation_cache_dir") is not None or not jax_setting("jax_enable_compilation_cache")
     # The texts that JAX itself takes for true.
     may = os.environ.get("JAX_ENABLE_COMPILATION_CACHE", "true").lower() in ("1", "true", "yes", "on", "y", "t")
     return FOLDER in os.environ or not may

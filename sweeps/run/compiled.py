@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax, jax_setting
 from jaxroof.numerics.struct import given
 from sweeps.run.compilers import loops_known
 from sweeps.run.points import Points, Settings, filled, scenario_at, taken
@@ -71,7 +71,7 @@ def _program(function: Callable[..., Any], base: Scenario, settings: Settings, w
     leaves, structure = jax.tree.flatten(settings)
     along = structure.unflatten([0 if np.ndim(leaf) else None for leaf in leaves])  # type: ignore[attr-defined]
     varies = tuple(bool(np.ndim(leaf)) for leaf in leaves)
-    kind = function, structure, varies, jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    kind = function, structure, varies, jax_setting("jax_enable_x64")
     if way.loops and loops_known():
         # All that points share is compiled into loops: the base, and settings that do not vary.
         shared = tuple(float(leaf) for leaf in leaves if not np.ndim(leaf))

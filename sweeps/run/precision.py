@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax, jax_setting
 from sweeps.run.compile_cache import kept_programs
 
 VARIABLE = "JAX_ENABLE_X64"
@@ -38,7 +38,7 @@ def _mode(wanted: bool) -> Iterator[None]:
             if "jax" in sys.modules:
                 jax.config.update("jax_enable_x64", (before or "").lower() in ("1", "true", "yes", "on", "y", "t"))
         return
-    usual = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    usual = jax_setting("jax_enable_x64")
     jax.config.update("jax_enable_x64", wanted)
     try:
         yield

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxroof.jobs import Scenario
-from jaxroof.numerics.arrays import jax, jnp
+from jaxroof.numerics.arrays import jax, jax_setting, jnp
 from jaxroof.numerics.derivatives import example, output_dependence
 from jaxroof.tracing import apart
 from sweeps.ask.question import Question
@@ -94,7 +94,7 @@ def kept(make: Callable[..., Any], question: Question, settings: Settings, dtype
     varies = jax.tree.map(lambda leaf: bool(leaf.ndim), settings)
     leaves, structure = jax.tree.flatten(varies)
     own = make, question.job, question.names, question.breakdown, jax.tree.structure(question.base)
-    key = *own, structure, tuple(leaves), dtype, jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    key = *own, structure, tuple(leaves), dtype, jax_setting("jax_enable_x64")
     if key in _KEPT:
         # The order of use decides which program is dropped first.
         _KEPT.move_to_end(key)

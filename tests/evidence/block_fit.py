@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +13,12 @@ from rich.table import Table
 import hwspaces
 from hwspaces.performance.efficiency_file import class_lines
 from hwspaces.performance.kernel_tables import hull_of
-from jaxroof.efficiency import Spread
-from jaxroof.efficiency.timing import SHORT
+from jaxroof.efficiency.hull import Hull, hull_distance
+from jaxroof.numerics.arrays import eager
+from jaxroof.roofline import least_time
 from sweeps.measure.validate.relative_errors import errors
 from tests.evidence.harness import data, fitting, flag
+from tests.evidence.hulls import Errors, LeftOut, growth
 from tests.evidence.learned_kernels.blocks import (
     FITS,
     NEW,
@@ -28,13 +30,6 @@ from tests.evidence.learned_kernels.blocks import (
     shared,
     starting,
 )
-from tests.evidence.learned_kernels.result import deviation
-
-GROWTH = 0.2
-"""Standard deviation per octave outside of what was fitted; ours: of the order of latent decode's, 0.15 to 0.19."""
-
-FEW = 20
-"""Rows up to which the spread of short or of long ones is that of all."""
 
 NEW_MODELS = ("GLM-5", "MiniMax", "V4-Flash")
 """Words of models that are left out in turn: each beside others whose blocks have the same kinds of kernels."""
@@ -56,11 +51,16 @@ def main(options: argparse.Namespace, console: Console) -> str:
         raise ValueError(f"{folder}: no table of attention blocks of {engine} in it")
     start = beginning(folder, engine)
     constants = all_fitted(rows, FITS[engine], start, lambda block: block.seen)
-    console.print(_error_table(rows, engine, start, constants))
+    blind = {
+        device: all_fitted(rows, FITS[engine], start, lambda b, d=device: b.seen & (b.group.device != d))
+        for device in sorted({block.group.device for block in rows})
+    }
+    console.print(_error_table(rows, engine, start, constants, blind))
+    grows = growth(BLOCKS, unseen(rows, constants, blind))
     paths = sorted({path for fit in FITS[engine] for path in fit.paths} | {"elementwise.choice", *_scores(engine)})
     text = shipped(engine)
     for path in paths:
-        text = with_section(text, path, _section(path, rows, constants, engine))
+        text = with_section(text, path, _section(path, rows, constants, engine, grows))
     return text
 
 
@@ -78,10 +78,44 @@ def _scores(engine: str) -> tuple[str, str]:
     return ("prefill_attention.scores", "decode_attention.scores")
 
 
-def held_out(rows: Sequence[Block], engine: str, start: Constants, seen: Rows, scored: Rows) -> dict[str, np.ndarray]:
-    """By table and device: predicted and measured s, shape [2, rows], of rows that the fit did not see."""
-    constants = all_fitted(rows, FITS[engine], start, seen)
-    return _collected(rows, constants, scored)
+BLOCKS = "blocks"
+"""What the errors of whole blocks are of: they are not told apart by their kernels."""
+
+
+def unseen(rows: Sequence[Block], constants: Constants, blind: Mapping[str, Constants]) -> list[LeftOut]:
+    """Errors of blocks on every device, by constants that were fitted without it."""
+    found = []
+    for device, held in blind.items():
+        here = [block for block in rows if block.group.device == device and block.moved]
+        others = [block for block in rows if block.group.device != device]
+        if here and others:
+            inside = interval_errors(here, constants, rows).spread()
+            found.append(LeftOut.of(BLOCKS, device, inside, interval_errors(here, held, others)))
+    return found
+
+
+def interval_errors(rows: Sequence[Block], constants: Constants, known: Sequence[Block]) -> Errors:
+    """Errors of blocks as intervals see them: with the datasheet's bound and their distance from what is known.
+
+    A block is as far from the hulls of known ones as the furthest of its kernels that are fitted here.
+    """
+    paths = {path for block in rows for path, _ in block.moved}
+    hulls = {path: _hull(path, known) for path in paths}
+    parts = []
+    for block in rows:
+        n = len(block.group)
+        with eager():
+            ops = block.group.call(block.group.columns)
+            least = np.broadcast_to(sum(op.count * least_time(op, block.hardware) for op in ops), (n,))
+            octaves = [
+                np.broadcast_to(hull_distance(hulls[path], op, block.hardware), (n,)) for path, op in block.moved
+            ]
+        parts.append(Errors.of(predicted(block, constants), block.group.seconds, least, np.max(octaves, axis=0)))
+    return Errors(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _hull(path: str, rows: Iterable[Block], grows: float = 0.0) -> Hull:
+    return hull_of(((op, block.hardware) for block in rows for each, op in block.moved if each == path), grows)
 
 
 def _collected(rows: Sequence[Block], constants: Constants, scored: Rows) -> dict[str, np.ndarray]:
@@ -94,31 +128,21 @@ def _collected(rows: Sequence[Block], constants: Constants, scored: Rows) -> dic
     return {name: np.concatenate(parts, axis=1) for name, parts in sorted(found.items())}
 
 
-def _error_table(rows: Sequence[Block], engine: str, start: Constants, constants: Constants) -> Table:
+def _error_table(
+    rows: Sequence[Block], engine: str, start: Constants, constants: Constants, blind: Mapping[str, Constants]
+) -> Table:
     """Median/MAPE and signed median in %, by table and device: of what was fitted, and of what was left out."""
-    devices = sorted({block.group.device for block in rows})
     columns = {
         "fitted": _collected(rows, constants, lambda block: block.seen),
         "site out": _collected(rows, constants, lambda block: ~block.seen),
         "device out": {},
         "model out": {},
     }
-    for device in devices:
-        columns["device out"] |= held_out(
-            rows,
-            engine,
-            start,
-            lambda b, d=device: b.seen & (b.group.device != d),
-            lambda b, d=device: _all(b, b.group.device == d),
-        )
+    for device, held in blind.items():
+        columns["device out"] |= _collected(rows, held, lambda b, d=device: _all(b, b.group.device == d))
     for word in NEW_MODELS:
-        columns["model out"] |= held_out(
-            rows,
-            engine,
-            start,
-            lambda b, w=word: b.seen & (w not in b.group.precision),
-            lambda b, w=word: _all(b, w in b.group.precision),
-        )
+        held = all_fitted(rows, FITS[engine], start, lambda b, w=word: b.seen & (w not in b.group.precision))
+        columns["model out"] |= _collected(rows, held, lambda b, w=word: _all(b, w in b.group.precision))
     table = Table(title=f"{engine}: median/MAPE (signed median), %; rows", title_justify="left")
     for name in ("table and device", *columns):
         table.add_column(name)
@@ -138,7 +162,7 @@ def _words(pair: np.ndarray | None) -> str:
     return f"{100 * each.median:.0f}/{100 * each.mape:.0f} ({100 * each.signed:+.0f}) {pair.shape[1]:,}"
 
 
-def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str) -> str:
+def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str, grows: float) -> str:
     """The table of one class: constants, spread on sites that were left out, hull and source."""
     own = [b for b in rows if any(path == each for each, _ in b.moved)]
     if not own:  # kernels that another engine's tables time alone
@@ -146,10 +170,7 @@ def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str
         return "\n".join(class_lines(path, constants[path], alone))
     out = np.concatenate([np.stack([predicted(b, constants), b.group.seconds])[:, ~b.seen] for b in own], axis=1)
     seen = np.concatenate([np.stack([predicted(b, constants), b.group.seconds])[:, b.seen] for b in own], axis=1)
-    logs, long = np.abs(np.log(out[0] / out[1])), out[1] >= SHORT
-    short, rest = (deviation(logs[mask] if mask.sum() > FEW else logs) for mask in (~long, long))
-    spread = Spread(short=short, long=rest)
-    hull = hull_of(((op, b.hardware) for b in own for each, op in b.moved if each == path), GROWTH)
+    spread = interval_errors(own, constants, rows).spread()
     inside, outside = errors(*seen), errors(*out)
     versions = sorted({b.group.version for b in own})
     source = (
@@ -157,7 +178,7 @@ def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str
         f"{', '.join(sorted({b.group.device for b in own}))} (aiconfigurator tables of blocks and of their kernels), "
         f"in sample {inside.median:.0%}/{inside.mape:.0%}; sites left out {outside.median:.0%}/{outside.mape:.0%}"
     )
-    model = dataclasses.replace(constants[path], spread=spread, hull=hull)
+    model = dataclasses.replace(constants[path], spread=spread, hull=_hull(path, own, grows))
     return "\n".join(class_lines(path, model, {path: source}))
 
 

@@ -55,6 +55,24 @@ class Errors(NamedTuple):
     losses: np.ndarray  # share of the predicted time that is beyond the datasheet's bound
     short: np.ndarray  # bool: predicted below `SHORT`
 
+    @classmethod
+    def of(
+        cls,
+        seconds: np.ndarray,
+        measured: np.ndarray,
+        least: np.ndarray,
+        distances: np.ndarray,
+        weights: np.ndarray | None = None,
+    ) -> "Errors":
+        """Of predicted and measured s, the datasheet's bound in s, and octaves; each row weighs 1 by default."""
+        return cls(
+            logs=np.log(seconds / measured),
+            distances=distances,
+            weights=np.ones(len(seconds)) if weights is None else weights,
+            losses=1.0 - np.minimum(least / seconds, 1.0),
+            short=seconds < SHORT,
+        )
+
     def chosen(self, rows: np.ndarray) -> "Errors":
         """Some of the rows."""
         return Errors(*(column[rows] for column in self))
@@ -116,10 +134,10 @@ class LeftOut(NamedTuple):
 
 
 def measured(groups: Iterable[KernelGroup], engine: str, efficiency: Efficiency) -> list[Measured]:
-    """The engine's rows by the class that prices them; those of devices without their precision are left out."""
+    """The engine's rows by the class that prices them: of lone kernels, on devices that have their precision."""
     found = []
     for group in groups:
-        if group.engine != engine:
+        if group.engine != engine or group.table is not None:
             continue
         with eager():
             ops = group.call(group.columns)
@@ -135,9 +153,9 @@ def measured(groups: Iterable[KernelGroup], engine: str, efficiency: Efficiency)
 
 
 def fitted_rows(fits: Sequence[KernelFit], rows: Iterable[Measured]) -> list[Measured]:
-    """Rows of the devices and kernels that the fits of their classes are of."""
-    seen = {(fit.path, device, kernel) for fit in fits for device in fit.devices for kernel in fit.kernels}
-    return [one for one in rows if (one.path, one.group.device, one.group.kernel) in seen]
+    """Rows of the devices, kernels and releases that the fits of their classes are of."""
+    by_path = {fit.path: fit for fit in fits}
+    return [one for one in rows if one.path in by_path and by_path[one.path].covers(one.group)]
 
 
 def evidence(rows: Iterable[Measured], growth: float = 0.0) -> Hull:
@@ -161,13 +179,7 @@ def _errors(one: Measured, efficiency: Efficiency, hull: Hull) -> Errors:
         least = np.broadcast_to(sum(op.count * least_time(op, hardware) for op in ops), (n,))
         shaped = [op for op in ops if isinstance(op, Kernel) and op.kind == one.ops[0].kind and op.shape is not None]
         distances = [np.broadcast_to(hull_distance(hull, op, hardware), (n,)) for op in shaped]
-    return Errors(
-        logs=np.log(seconds / part.seconds),
-        distances=np.max(distances, axis=0),
-        weights=np.full(n, len(group) / n),
-        losses=1.0 - np.minimum(least / seconds, 1.0),
-        short=seconds < SHORT,
-    )
+    return Errors.of(seconds, part.seconds, least, np.max(distances, axis=0), np.full(n, len(group) / n))
 
 
 def left_out(
@@ -182,7 +194,7 @@ def left_out(
       assembled: the efficiency that fits make up.
     """
     own = [one for one in rows if one.path == fit.path]
-    seen = [one for one in own if one.group.device in fit.devices and one.group.kernel in fit.kernels]
+    seen = [one for one in own if fit.covers(one.group)]
     everything, found = assembled(fits), []
     for architecture in dict.fromkeys(ARCHITECTURES[one.group.device] for one in seen):
         here = [one for one in seen if ARCHITECTURES[one.group.device] == architecture]

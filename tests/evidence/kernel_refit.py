@@ -16,9 +16,10 @@ from rich.console import Console
 
 import hwspaces
 from hwspaces.performance.efficiency_file import class_lines
-from hwspaces.performance.kernel_tables import CLASSES
+from hwspaces.performance.kernel_tables import CLASSES, written_unit
 from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.hull import FittedRange, Hull
+from jaxroof.numerics.struct import declaration
 from sweeps.measure.kernel_data.experts import expert_groups
 from sweeps.measure.kernel_data.gemm import gemm_groups
 from sweeps.measure.kernel_data.group import KernelGroup
@@ -114,16 +115,19 @@ def _owned(fit: KernelFit, efficiency: Efficiency, shipped: Mapping[str, Any]) -
             for each in _sources(shipped, fit.like)
             if each not in names and getattr(before, each) == getattr(below, each)
         ]
-    if "launch_time" in names:  # the two are one time: they stay together
-        names.append("launch_cycles")
     return dataclasses.replace(fit.kernel, **{each: getattr(before, each) for each in names})
 
 
 def _gone(kernel: Any, like: Any, sources: Mapping[str, str], own: Mapping[str, str]) -> list[str]:
     """Lines that leave out what other fits own of the class below and this class does not have of it."""
-    other = [name for name in sources if name not in own and getattr(kernel, name) != getattr(like, name)]
-    lines = [f"{name} = false" for name in other if getattr(kernel, name) is None]
-    return [*lines, *(f"sources.{name} = false" for name in other)]
+    other = [name for name in sources if not own.get(name) and getattr(kernel, name) != getattr(like, name)]
+    lines = [f"{_key(kernel, name)} = false" for name in other if getattr(kernel, name) is None]
+    return [*lines, *(f"sources.{name} = false" for name in other if name not in own)]
+
+
+def _key(kernel: Any, name: str) -> str:
+    """A constant's key in a file, which ends in its unit."""
+    return name + written_unit(declaration(type(kernel), name))[0]
 
 
 def _sources(shipped: Mapping[str, Any], path: str) -> Mapping[str, str]:

@@ -18,8 +18,10 @@ from hwspaces.performance.efficiency_file import class_lines
 from sweeps.measure.validate.relative_errors import Errors
 from tests.evidence.class_tables import with_table
 from tests.evidence.harness import data, fitting, flag
+from tests.evidence.hulls import growth
 from tests.evidence.learned_fit import KERNELS
-from tests.evidence.learned_kernels.serial import Judged, classes, judged, without_models
+from tests.evidence.learned_kernels.layer_classes import classes
+from tests.evidence.learned_kernels.layer_fit import Judged, judged, without_models
 
 ONLY = flag("--only", action="append", default=[], metavar="CLASS", help="such as elementwise.streams; may be repeated")
 
@@ -38,8 +40,10 @@ def main(options: argparse.Namespace, console: Console) -> str:
     console.print(error_table(found))
     entry = hwspaces.efficiency(f"learned-{options.engine}")
     text = (Path(hwspaces.__file__).parents[1] / entry.file).read_text(encoding="utf-8")
+    unseen = [left_out for one in found for left_out in one.unseen]
     for one in found:
         path, kernel, sources = one.fit.path, one.fit.kernel, {one.fit.path: source(one)}
+        kernel = dataclasses.replace(kernel, hull=dataclasses.replace(kernel.hull, growth=growth(path, unseen)))
         # What serving adds to the kernel alone stays as it is.
         before: Any = entry.efficiency
         for name in path.split("."):

@@ -24,7 +24,7 @@ from sweeps.measure.validate.relative_errors import errors
 from tests.evidence.class_tables import KINDS, OWN
 from tests.evidence.harness import command, data, flag, several
 from tests.evidence.layer_rows import TABLES, excluded_rows, layer_groups
-from tests.evidence.learned_kernels.serial import left_out
+from tests.evidence.learned_kernels.layer_fit import left_out
 
 KEYS = ("gpu", "engine", "version", "kernel", "role", "model")
 """What errors may be grouped by."""

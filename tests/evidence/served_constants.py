@@ -88,9 +88,9 @@ KERNELS = (
     OfKernels("host.early_launch", CLASS, ("trtllm",), ("host.early_launch",), 0.0, NONE),
     OfKernels("collective.share", ENGINE, ("vllm",), ("collective.share",), 1.0, "as alone"),
     OfKernels(
-        "linear bandwidth", ENGINE, ("trtllm", "sglang"), tuple(f"{one}.bandwidth" for one in LINEAR), 0.785, ALONE
+        "linear bandwidth", ENGINE, ("trtllm", "sglang"), tuple(f"{one}.step_bandwidth" for one in LINEAR), 0.785, ALONE
     ),
-    OfKernels("16-bit experts, launch", ENGINE, ("trtllm",), ("experts.wide.launch_time",), 0.29e-6, ALONE),
+    OfKernels("16-bit experts, around", ENGINE, ("trtllm",), ("experts.wide.around_time",), 0.0, NONE),
     OfKernels("8-bit experts on AMD's", CLASS, ("sglang",), ("experts.scaled.wide_waves.bandwidth",), 0.861, ALONE),
     OfKernels("latent attention, around", ENGINE, ("trtllm",), ("decode_attention.latent.around_time",), 0.0, NONE),
     OfKernels(

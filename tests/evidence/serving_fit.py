@@ -45,7 +45,7 @@ class Constant:
     fact: str  # where the prior is from
 
 
-GEMMS = ("linear.wide.bandwidth", "linear.narrow.bandwidth", "linear.scaled.bandwidth")
+GEMMS = ("linear.wide.step_bandwidth", "linear.narrow.step_bandwidth", "linear.scaled.step_bandwidth")
 WEAK = "weak prior, of the order of what engines report"
 STEP_TIME = Constant("host.step_time", ("host.step_time",), 0.3e-3, 0.7, 5e-3, WEAK)
 SEQUENCE_TIME = Constant("host.sequence_time", ("host.sequence_time",), 8e-6, 0.7, 1e-4, WEAK)
@@ -64,7 +64,7 @@ CONSTANTS = {
     "trtllm": (
         STEP_TIME,
         BANDWIDTH,
-        _launch("experts.wide.launch_time", 8e-6),
+        _launch("experts.wide.around_time", 8e-6),
         _launch("decode_attention.latent.around_time", 1e-5),
     ),
     "sglang": (

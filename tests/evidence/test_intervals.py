@@ -11,7 +11,7 @@ import hwspaces
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from sweeps.measure.validate.relative_errors import Errors
 from tests.evidence.intervals import AIMED, GENERATION, NEAR, Judged, tpot, without
-from tests.evidence.learned_kernels.result import KernelFit
+from tests.evidence.learned_kernels.result import KernelFit, Source
 
 SILICON = Path(__file__).parents[3] / "shared" / "measured" / "e2e" / "silicon_sample.csv"
 
@@ -30,7 +30,7 @@ def test_constants_move_as_the_blind_fit_does():
     kernel = efficiency.linear.wide
     blind = dataclasses.replace(kernel, bandwidth=0.9 * kernel.bandwidth)
     none = Errors(0.0, 0.0, 0.0)
-    fit = KernelFit("linear.wide", kernel, "vllm", (), (), ("b200_sxm",), 0, none, {}, {"b200_sxm": blind})
+    fit = KernelFit("linear.wide", kernel, "vllm", (Source("b200_sxm", "", "", ""),), 0, none, {}, {"b200_sxm": blind})
     moved = without(efficiency, [fit], "b200_sxm").linear.wide
     assert moved.bandwidth == pytest.approx(0.9 * kernel.bandwidth) and moved.tile_cycles == kernel.tile_cycles
     assert moved.spread == kernel.spread

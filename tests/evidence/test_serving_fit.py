@@ -82,4 +82,4 @@ def test_a_constant_is_written_into_its_file():
         '[host]\nstep_time_us = 4\nsources.step_time = "c"\n'
     )
     with pytest.raises(ValueError, match="no table experts.wide"):
-        with_constant(text, "experts.wide.launch_time", 1e-6, "d")
+        with_constant(text, "experts.wide.around_time", 1e-6, "d")

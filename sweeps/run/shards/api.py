@@ -15,7 +15,7 @@ import xarray as xr
 from hwspaces.files import output
 from hwspaces.files.extras import installing
 from hwspaces.quantities.units import plain_arguments
-from jaxroof.numerics.arrays import jax
+from jaxroof.numerics.arrays import jax_setting
 from sweeps.ask.spec import content
 from sweeps.data.shards import manifest
 from sweeps.data.shards.read import open as opened
@@ -116,8 +116,9 @@ def _client(scheduler: str, workers: int | None) -> Any:
     if scheduler == "dask":
         # One thread per worker, because compiled code runs on threads of its own.
         count = workers or cores()
-        if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]  # workers read what this process has compiled
-            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
+        # Workers read what this process has compiled.
+        if jax_setting("jax_compilation_cache_dir") is not None:
+            os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", jax_setting("jax_compilation_cache_dir"))
             os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         # Workers share the machine's cores: compiled code of each would else have a thread on all of them.
         limited = {"distributed.nanny.pre-spawn-environ": MALLOC | {VARIABLE: str(share(count))}}

@@ -17,7 +17,14 @@ from jaxroof.op import Op
 from sweeps.measure.kernel_data.attention import decode_groups, latent_decode_groups
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import errors
-from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, all_rows, deviation, errors_by_length
+from tests.evidence.learned_kernels.result import (
+    ARCHITECTURES,
+    KernelFit,
+    all_rows,
+    deviation,
+    errors_by_length,
+    sources,
+)
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
 
@@ -214,9 +221,7 @@ def _fit(
         path=path,
         kernel=dataclasses.replace(kernel, spread=spread),
         engine=groups[0].engine,
-        versions=tuple(sorted({group.version for group in used})),
-        kernels=tuple(sorted({group.kernel for group in used})),
-        devices=tuple(sorted({group.device for group in used})),
+        sources=sources(used),
         rows=int(np.sum(sample.fitted)),
         errors=errors(_predicted(sample, kernel)[sample.fitted], sample.seconds[sample.fitted]),
         held_out=held_out,

@@ -27,6 +27,7 @@ from tests.evidence.learned_kernels.result import (
     errors_by_length,
     held_sites,
     released,
+    sources,
 )
 from tests.evidence.least_squares import OUTLIER
 from tests.evidence.parameters import Parameter
@@ -221,9 +222,7 @@ def _class_fit(
         path=path,
         kernel=dataclasses.replace(known[None], spread=_spread(np.concatenate(ratios), np.concatenate(times))),
         engine=fitted_groups[0].engine,
-        versions=tuple(sorted({group.version for group in fitted_groups})),
-        kernels=tuple(sorted({group.kernel for group in fitted_groups})),
-        devices=tuple(sorted({group.device for group in fitted_groups})),
+        sources=sources(fitted_groups),
         rows=sum(len(group) for group in fitted_groups),
         errors=errors(predicted, measured),
         held_out=held_out,

@@ -28,6 +28,7 @@ from tests.evidence.learned_kernels.result import (
     errors_by_length,
     held_sites,
     released,
+    sources,
 )
 from tests.evidence.least_squares import OUTLIER
 
@@ -227,9 +228,7 @@ def _fits(
             path=path,
             kernel=dataclasses.replace(kernel, spread=spread),
             engine=groups[0].engine,
-            versions=tuple(sorted({group.version for group in groups})),
-            kernels=tuple(sorted({group.kernel for group in groups})),
-            devices=tuple(sorted({group.device for group in groups})),
+            sources=sources(groups),
             rows=len(target),
             errors=errors(everything, scored.seconds),
             held_out=errors_held,

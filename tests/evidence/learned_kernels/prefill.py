@@ -18,7 +18,14 @@ from sweeps.ask.axes import leaf, replaced
 from sweeps.measure.kernel_data.attention import latent_context_groups, prefill_groups
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import Errors, errors
-from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit, all_rows, deviation, errors_by_length
+from tests.evidence.learned_kernels.result import (
+    ARCHITECTURES,
+    KernelFit,
+    all_rows,
+    deviation,
+    errors_by_length,
+    sources,
+)
 from tests.evidence.least_squares import fitted
 from tests.evidence.parameters import Parameter
 
@@ -207,9 +214,7 @@ def _fit(
         path=path,
         kernel=dataclasses.replace(kernels[None], spread=spread),
         engine=engine,
-        versions=tuple(sorted({group.version for group in groups})),
-        kernels=tuple(sorted({group.kernel for group in groups})),
-        devices=tuple(sorted({group.device for group in groups})),
+        sources=sources(groups),
         rows=sum(len(each.seconds) for each in rows),
         errors=errors(predictions(kernels[None], rows), _seconds(rows)),
         held_out=held_out,

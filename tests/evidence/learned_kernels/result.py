@@ -1,9 +1,9 @@
 """Result of a fit of one class of kernels: constants, and errors on devices that were left out."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,24 @@ ARCHITECTURES = {
 """Device of the measured tables -> the architecture that is left out together with it."""
 
 
+class Source(NamedTuple):
+    """A kernel of one release on one device."""
+
+    device: str
+    kernel: str  # the engine's name of it
+    version: str  # of the engine
+    precision: str  # as the table says it
+
+
+def sources(groups: Iterable[KernelGroup]) -> tuple[Source, ...]:
+    """Those of some groups of rows, in order."""
+    return tuple(sorted({_source(group) for group in groups}))
+
+
+def _source(group: KernelGroup) -> Source:
+    return Source(group.device, group.kernel, group.version, group.precision)
+
+
 @dataclasses.dataclass(frozen=True)
 class KernelFit:
     """Constants of one class of kernels of one engine."""
@@ -35,9 +53,7 @@ class KernelFit:
     path: str  # where they belong: a kind and a class of `jaxroof.efficiency.kernels.Kernels`, "linear.wide"
     kernel: Any  # the struct of constants, its spread included
     engine: str
-    versions: tuple[str, ...]  # of the engine, that were fitted
-    kernels: tuple[str, ...]  # the engine's names of the kernels that were fitted
-    devices: tuple[str, ...]
+    sources: tuple[Source, ...]  # that were fitted, in order
     rows: int
     errors: Errors  # of the rows that were fitted
     held_out: dict[str, tuple[Errors, Errors]]  # device -> errors over all rows and over long ones, without its
@@ -45,6 +61,25 @@ class KernelFit:
     blind: dict[str, Any]  # device -> the struct of constants that was fitted without its architecture
     moved: tuple[str, ...] = ()  # names of the constants that were fitted; the others are those of `like`
     like: str | None = None  # path of the class whose constants it has but for those that were fitted
+
+    @property
+    def devices(self) -> list[str]:
+        """Those that were fitted."""
+        return sorted({one.device for one in self.sources})
+
+    @property
+    def kernels(self) -> list[str]:
+        """The engine's names of the kernels that were fitted."""
+        return sorted({one.kernel for one in self.sources})
+
+    @property
+    def versions(self) -> list[str]:
+        """Of the engine, that were fitted."""
+        return sorted({one.version for one in self.sources})
+
+    def covers(self, group: KernelGroup) -> bool:
+        """Whether it was fitted to the kernel of some rows, on their device, in their release and precision."""
+        return _source(group) in self.sources
 
 
 def all_rows(load: Callable[[Path], list[KernelGroup]], data: Path) -> list[KernelGroup]:
