@@ -24,7 +24,7 @@ from jaxroof.jobs.job import CORRELATION
 from jaxroof.numerics.arrays import eager
 from jaxroof.step.placed import device_ops
 from jaxroof.step.step import HOST, beyond_of, deviations_of, times_of
-from sweeps.measure.validate.kernel_errors import learned_name, measured_groups
+from sweeps.measure.validate.kernel_errors import learned_name
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.suspects import checked
@@ -32,7 +32,7 @@ from tests.evidence import other_devices, published_rates
 from tests.evidence.harness import command, data, flag, several
 from tests.evidence.hulls import Measured, errors_of, evidence, fitted_rows, growth, left_out, measured
 from tests.evidence.inferencex_points import published
-from tests.evidence.learned_fit import ENGINES, FITS, assembled
+from tests.evidence.learned_fit import ENGINES, FITS, all_groups, assembled
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 from tests.evidence.steady_loop import steady
 from tests.evidence.step_tables import with_release
@@ -85,14 +85,14 @@ def _even(level: str, distance: str, what: str, logs: np.ndarray, half: np.ndarr
 def kernels(folder: Path, engine: str, fits: Sequence[KernelFit]) -> Iterator[Judged]:
     """Rows of measured kernels: of every class on all devices, and on architectures left out."""
     efficiency = hwspaces.efficiency(f"learned-{engine}").efficiency
-    rows = measured(measured_groups(folder / "kernels"), engine, efficiency)
+    rows = measured(all_groups(folder), engine, efficiency)
     default = {id(one) for one in fitted_rows(fits, rows)}
     for (path, chosen), own in grouped(rows, lambda one: (one.path, id(one) in default)).items():
         spread = _spread(efficiency, path)
         if spread is not None:
             errors = errors_of(own, efficiency, evidence(own))
             yield _even("kernel", NEAR if chosen else OTHERS, path, errors.logs, errors.half_widths(spread, 0.0))
-    fitted: list[Measured] = measured(measured_groups(folder / "kernels"), engine, assembled(fits))
+    fitted: list[Measured] = measured(all_groups(folder), engine, assembled(fits))
     unseen = [one for fit in fits for one in left_out(fit, fits, fitted, assembled)]
     for one in unseen:
         spread = _spread(efficiency, one.path)
@@ -156,7 +156,7 @@ def served(folder: Path, engine: str, fits: Sequence[KernelFit]) -> Iterator[Jud
     chosen = np.random.default_rng(0).permutation(len(found))[:POINTS]
     found = [found[place] for place in sorted(chosen)]
     efficiency = hwspaces.efficiency(f"learned-{engine}").efficiency
-    rows = measured(measured_groups(folder / "kernels"), engine, assembled(fits))
+    rows = measured(all_groups(folder), engine, assembled(fits))
     for gpu, own in grouped(found, lambda one: one.gpu).items():
         yield _judged(NEAR, f"TPOT {engine} {gpu}", own, efficiency)
         device = next(name for name in ARCHITECTURES if hwspaces.hardware(name).name == gpu)
@@ -240,7 +240,7 @@ def _machine(one: published_rates.Predicted) -> tuple[str, str]:
 
 
 @command(
-    data("folder with kernels/, e2e/ and serving2/"),
+    data("folder with kernels/, kernels3/, e2e/ and serving2/"),
     several("--engine", ENGINES, "whose constants (default: all)"),
     flag("--plot", metavar="FILE", help="a picture of coverage and width"),
 )
@@ -248,7 +248,7 @@ def main(options: argparse.Namespace) -> None:
     """Fit each engine's kernels with every architecture left out, judge, print."""
     found: list[Judged] = []
     for engine in options.engine or ENGINES:
-        fits = [one for each in FITS for one in each(options.data / "kernels", engine)]
+        fits = [one for each in FITS for one in each(options.data, engine)]
         found += [*kernels(options.data, engine, fits), *served(options.data, engine, fits)]
     found += [*waves(options.data), *others(options.data), *machines()]
     console = Console(width=140)
