@@ -38,6 +38,7 @@ TEXTS = ("title", "newest", "evidence", "efficiency")
 """Words that every file has."""
 
 _KEYS = (*TEXTS, "vendor", *RELEASED, "read", "rules", "sources", "releases", "slower", "runs", "collectives", "launch")
+_KEYS += ("kernels",)
 _RELEASE = ("date", "source", "efficiency", *RELEASED)
 _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
 _SLOWER_MODES = ("drafting", "groups", "experts")
@@ -138,6 +139,7 @@ class EngineEntry:
     newest: bool  # whether it is the newest release with evidence
     evidence: str  # what the newest release with evidence was judged on
     efficiency: str  # constants of its kernels and its host
+    kernels: Mapping[str, str]  # part of the name of a kernel that it does not choose by default -> whose constants
     released: datetime.date | None  # a day by which the last release whose rules these are was out; None: not known
     vendor: str | None  # whose devices alone it runs on
     policy: Mapping[str, Any]  # fields of `jaxroof.batch.Policy`, SI; words as codes where they have codes
@@ -162,6 +164,10 @@ class EngineEntry:
     def words(self) -> str:
         """It as `engine` takes it: "vllm@0.24"."""
         return f"{self.name}@{self.version}"
+
+    def constants_of(self, kernel: str) -> str:
+        """The efficiency with the constants of a kernel, by the engine's name of it: `efficiency` of most."""
+        return next((name for part, name in self.kernels.items() if part in kernel), self.efficiency)
 
     def longer_step(self, vendor: str | None, matrix: Mapping[str, Any], modes: frozenset[str] = frozenset()) -> float:
         """s by which a step takes longer on a device of this vendor with these matrix units than with today's.
@@ -262,6 +268,7 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         newest=version == tables["newest"],
         evidence=tables["evidence"],
         efficiency=efficiency,
+        kernels=_names(_table(tables, "kernels", file), f"{file}: kernels"),
         released=released,
         vendor=tables.get("vendor"),
         policy=rules["policy"],
@@ -384,6 +391,13 @@ def _table(tables: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]
     if not isinstance(inner, Mapping):
         raise ValueError(f"{where}: {key} = {inner!r} must be a table")
     return inner
+
+
+def _names(table: Mapping[str, Any], where: str) -> Mapping[str, str]:
+    for key, name in table.items():
+        if not isinstance(name, str):
+            raise ValueError(f"{where}.{key} = {name!r} must be the name of an efficiency")
+    return table
 
 
 def _require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

@@ -83,6 +83,9 @@ class PrefillKernel:
     query_copy: Scalar = factor("times that queries move beside attention", "as engines rotate or convert them")
     launch_cycles: Scalar = clock_cycles("clock cycles per run", "launches inside a graph, fill and drain")
     low_launch: Scalar = factor("how much longer launches take with a cache of 8 bits")
+    unskipped: Scalar | None = share(
+        "share of the keys before a window that are multiplied all the same", "None: none", default=None
+    )
     spread: Spread | None = part(default=None)
     hull: Hull | None = static(default=None)
 
@@ -251,12 +254,16 @@ def attention_tiles(kernel: PrefillKernel, loop: TileLoop, shape: AttentionShape
     # Keys before the window, cached but out of sight; 0 without a window.
     behind = positive_part(shape.keys - seen - ahead)
     keys = seen + minimum(behind, loop.padding)
+    if kernel.unskipped is not None:
+        keys = keys + kernel.unskipped * positive_part(behind - loop.padding)
     if shape.causal:
         keys = keys + minimum(ahead, loop.padding)
 
     # Keys of the last tile, which sees most: all but those that its window hides, q - w of them.
     square = 2.0 * queries * behind
     hidden = jnp.where(square > 0.0, jnp.sqrt(jnp.where(square > 0.0, square, 1.0)), 0.0)
+    if kernel.unskipped is not None:
+        hidden = hidden * (1.0 - kernel.unskipped)
     longest = minimum(positive_part(shape.keys - hidden) + loop.padding, shape.keys)
     # Mean rows per tile times the most keys of a row: pairs of the tile that ends last.
     height = rows / jnp.where(count > 0.0, count, 1.0)

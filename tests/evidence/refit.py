@@ -44,6 +44,7 @@ LEARNED = "kernels and host times"
 SILICON = "serving_fit --engine {} --gpu {} --data {{data}}/e2e/silicon_sample.csv"
 HOPPER = "h100_sxm --gpu h200_sxm"
 ENGINES = ("vllm", "trtllm", "sglang")
+OTHERS = (("sglang", "triton"), ("vllm", "triton"), ("sglang", "cutlass"), ("vllm", "cutlass"), ("trtllm", "cutlass"))
 LIBRARIES = ("pytorch", "tensorrt", "tflite", "tflite-gpu", "ncnn", "edge-tpu")
 
 FITS = (
@@ -97,6 +98,15 @@ FITS = (
             ("b200_sxm", "B200", "early_launch and tensor_memory"),
         )
         for engine in ENGINES
+    ),
+    *(
+        Fit(
+            f"other_kernels --engine {engine} --maker {maker} --data {{data}}",
+            (f"efficiencies/learned-{engine}-{maker}.toml",), "kernels that do not run by default",
+            "250 rows of each device, release, kernel and precision", LOGS,
+            "one site of five to seven; each architecture left out in turn; `jaxroof validate kernels`", True,
+        )
+        for engine, maker in OTHERS
     ),
     Fit(
         "startup_logs", (), "jaxroof/memory/reserve.py; graph_bytes, logit_bytes of engines/vllm.toml",

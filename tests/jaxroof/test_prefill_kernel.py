@@ -140,6 +140,17 @@ def test_a_window_bounds_the_longest_tile():
     np.testing.assert_allclose(longest, 128 * (256 + 64), rtol=1e-2)
 
 
+def test_a_kernel_may_multiply_what_a_window_hides():
+    """4096 tokens with a window of 256: all 2048 keys of a mean row, and the padding ahead, as without the window."""
+    kernel = dataclasses.replace(KERNEL, unskipped=1.0)
+    whole, windowed = (attention_tiles(kernel, LOOP, attention(window=width).shape) for width in (None, 256.0))
+    np.testing.assert_allclose(windowed.longest, whole.longest, rtol=1e-2)
+    np.testing.assert_allclose(windowed.pairs, whole.pairs, rtol=0.05)
+    half = attention_tiles(dataclasses.replace(kernel, unskipped=0.5), LOOP, attention(window=256.0).shape)
+    skipped = attention_tiles(KERNEL, LOOP, attention(window=256.0).shape)
+    np.testing.assert_allclose(half.pairs, 0.5 * (windowed.pairs + skipped.pairs), rtol=1e-6)
+
+
 def test_packed_heads_share_tiles():
     """8 query heads of one key head, 16 tokens: one tile of 128 rows instead of 8 of 64."""
     op = attention(new=16.0, kv_heads=1.0)

@@ -147,7 +147,7 @@ CHOSEN_AGAIN = (("sglang", "0.5.10"),)
 
 ROUTING = ("distribution", "num_tokens", "num_experts", "topk", "moe_ep_size")
 NUMBERS = (
-    *("num_tokens", "hidden_size", "inter_size", "moe_tp_size", "rows", "stored", "up_projections"),
+    *("num_tokens", "hidden_size", "inter_size", "num_experts", "moe_tp_size", "rows", "stored", "up_projections"),
     *("touched", "largest"),
 )
 LABELS = {"dtype": "{}", "balanced": ""}

@@ -101,7 +101,7 @@ def kernel_errors(
                 continue
             # Blocks, all of recent releases, have nothing of what lone products of older ones do in every call.
             release = "" if group.table else group.version
-            scored.append(score(group, entry.hardware, chosen or released(group.engine, release)))
+            scored.append(score(group, entry.hardware, chosen or released(group.engine, release, group.kernel)))
         except ValueError as error:
             # A device that is unknown or lacks a precision leaves its rows out, not the others.
             left_out[str(error)] = left_out.get(str(error), 0) + len(group)
@@ -117,12 +117,18 @@ def score(group: KernelGroup, hardware: Hardware, efficiency: Efficiency) -> Sco
     return ScoredKernels(group, seconds, np.where(deviations > 0.0, deviations / seconds, math.nan))
 
 
-def released(engine: str, version: str) -> Efficiency:
-    """The learned constants of an engine's release; those of its newest one where the version is no release."""
-    names = hwspaces.engine_names()
-    if engine in names and version[:1].isdigit():
-        return hwspaces.efficiency(hwspaces.engine(f"{engine}@{version}").efficiency).efficiency
-    return hwspaces.efficiency(learned_name(engine)).efficiency
+def released(engine: str, version: str, kernel: str = "") -> Efficiency:
+    """The learned constants of an engine's release; those of its newest one where the version is no release.
+
+    Args:
+      kernel: the engine's name of it; kernels that it does not choose by default have constants of their own.
+    """
+    if engine not in hwspaces.engine_names():
+        return hwspaces.efficiency(learned_name(engine)).efficiency
+    newest = not version[:1].isdigit()
+    entry = hwspaces.engine(engine if newest else f"{engine}@{version}")
+    name = entry.constants_of(kernel)
+    return hwspaces.efficiency(learned_name(engine) if newest and name == entry.efficiency else name).efficiency
 
 
 def learned_name(engine: str) -> str:
