@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import hwspaces
-from hwspaces.engines.engine import FILES, TABLES, EngineEntry, entry, numbers
+from hwspaces.engines.engine import FILES, TABLES, EngineEntry, entry
+from hwspaces.engines.keys import numbers
 from hwspaces.files import document
 from hwspaces.quantities.units import formatted
 from jaxroof.batch import Policy

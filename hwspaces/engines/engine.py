@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hwspaces.engines import keys
+from hwspaces.engines.collectives import OwnCollectives, collective_kernels
 from hwspaces.engines.launch import LaunchWords, launch_words
 from hwspaces.engines.rules import SchedulerRule, ruled, scheduler_rules
 from hwspaces.files import document
@@ -28,9 +30,6 @@ COMPUTE = ("cache", "weights")
 DISPATCH = ("activations", "model")
 """How tokens travel to experts: as the experts' products take them, or in the model's 16 bits."""
 
-SHOTS = ("one_shot", "two_shot")
-"""Algorithms of `jaxroof.collectives` that engines have kernels of their own for."""
-
 RELEASED = ("policy", "deployment", "precisions", "host")
 """What a release may change, beside the name of its constants."""
 
@@ -44,10 +43,6 @@ _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
 _SLOWER_MODES = ("drafting", "groups", "experts")
 _SLOWER = ("vendor", "with", "without", "before", *_SLOWER_MODES, "step_time", "source")
 _RUNS = ("vendor", "devices", "count", "parallelism", "weights", "source")
-_COLLECTIVES = (
-    *("kernels", "largest", "bridged", "copy_time", "copy_time_of", "launch_time", "launch_time_of"),
-    "source",
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +84,7 @@ class Slower:
         """Whether it is of this version on a device of this vendor with these matrix units, in these modes."""
         there = vendor == self.vendor and self.having in matrix and self.lacking not in matrix
         # Versions are compared as lists of numbers: 0.9 comes before 0.11.
-        earlier = self.before is None or numbers(version) < numbers(self.before)
+        earlier = self.before is None or keys.numbers(version) < keys.numbers(self.before)
         return there and earlier and self.modes <= modes
 
 
@@ -103,30 +98,6 @@ class ServedRuns:
     count: int
     parallelism: frozenset[str]  # degrees above 1 that some of the runs had
     weights: frozenset[str]  # precisions
-
-
-@dataclasses.dataclass(frozen=True)
-class OwnCollectives:
-    """All-reduce kernels of an engine, which hand large messages on to a library; of a library, none."""
-
-    kernels: tuple[str, ...] = ()  # its own algorithms, beside the library's
-    largest: float = 0.0  # B, of the messages that its own kernels take
-    bridged: bool = True  # whether its own kernels run over PCIe
-    copy_time: float = 0.0  # s per run on links whose switch reduces: copies into and out of symmetric memory
-    copy_time_of: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the same from a release on
-    launch_time: float = 0.0  # s of host work of an eager run, on a host of speed 1
-    launch_time_of: Mapping[str, float] = dataclasses.field(default_factory=dict)  # the same from a release on
-
-    def released(self, version: str) -> "OwnCollectives":
-        """The same with the times of a release; an unknown version, "", has the newest."""
-
-        def newest(time: float, times: Mapping[str, float]) -> float:
-            for known in sorted(times, key=numbers):
-                time = times[known] if not version or numbers(known) <= numbers(version) else time
-            return time
-
-        copies, launches = newest(self.copy_time, self.copy_time_of), newest(self.launch_time, self.launch_time_of)
-        return dataclasses.replace(self, copy_time=copies, launch_time=launches)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -229,26 +200,26 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
       ValueError: one line that names file, key, value and what is allowed.
     """
     file = f"hwspaces/engines/{name}.toml"
-    _require_known(tables, _KEYS, file)
+    keys.require_known(tables, _KEYS, file)
     for key in TEXTS:
         if not isinstance(tables.get(key), str):
             raise ValueError(f"{file}: {key} is missing, or no text")
     rules: dict[str, Any] = {table: {} for table in RELEASED}
     # Changes are applied from the oldest release to the newest, in whatever order the file has them.
-    steps = sorted(tables.get("releases", {}).items(), key=lambda pair: numbers(pair[0]))
+    steps = sorted(tables.get("releases", {}).items(), key=lambda pair: keys.numbers(pair[0]))
     released, efficiency = None, tables["efficiency"]
     # Rules that every release starts with.
     _merge(rules, tables, file)
     for known, table in steps:
         where = f"{file}: releases.{known}"
         # Keys, date and source are checked of later releases too: a slip in them shows whatever version is wanted.
-        _require_known(table, _RELEASE, where)
+        keys.require_known(table, _RELEASE, where)
         for key, kind in (("date", datetime.date), ("source", str)):
             if not isinstance(table.get(key), kind):
                 raise ValueError(f"{where}.{key} = {table.get(key)!r} must be a {kind.__name__}")
         if not isinstance(table.get("efficiency", ""), str):
             raise ValueError(f"{where}.efficiency = {table['efficiency']!r} is no text")
-        if numbers(known) <= numbers(version):
+        if keys.numbers(known) <= keys.numbers(version):
             _merge(rules, table, where)
             released, efficiency = table["date"], table.get("efficiency", efficiency)
     sources, scheduler = tables.get("sources", {}), scheduler_rules(tables.get("rules", ()), f"{file}: rules")
@@ -268,7 +239,7 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         newest=version == tables["newest"],
         evidence=tables["evidence"],
         efficiency=efficiency,
-        kernels=_names(_table(tables, "kernels", file), f"{file}: kernels"),
+        kernels=_names(keys.table(tables, "kernels", file), f"{file}: kernels"),
         released=released,
         vendor=tables.get("vendor"),
         policy=rules["policy"],
@@ -279,16 +250,11 @@ def entry(name: str, tables: Mapping[str, Any], version: str) -> EngineEntry:
         host=HostTimes(**rules["host"]),
         slower=tuple(_slower(one, f"{file}: slower") for one in tables.get("slower", ())),
         runs=tuple(_runs(name, one, f"{file}: runs") for one in tables.get("runs", ())),
-        collectives=_collectives(_table(tables, "collectives", file), f"{file}: collectives"),
-        launch=launch_words(_table(tables, "launch", file), f"{file}: launch") if "launch" in tables else None,
+        collectives=collective_kernels(keys.table(tables, "collectives", file), f"{file}: collectives"),
+        launch=launch_words(keys.table(tables, "launch", file), f"{file}: launch") if "launch" in tables else None,
         sources=sources,
         file=file,
     )
-
-
-def numbers(version: str) -> list[int]:
-    """The first three numbers of a version; [] of ""."""
-    return [int(number) for number in re.findall(r"\d+", version)[:3]]
 
 
 @functools.cache
@@ -301,21 +267,21 @@ def _merge(found: dict[str, Any], tables: Mapping[str, Any], where: str) -> None
     for table, kind in TABLES.items():
         # Keys, units and ranges are those that the fields of the struct declare.
         declared = declarations(kind)
-        for key, value in _table(tables, table, where).items():
+        for key, value in keys.table(tables, table, where).items():
             if key not in declared:
                 raise ValueError(f"{where}: there is no {table}.{key}{nearest(key, declared)}")
             found[table][key] = _value(value, declared[key], f"{where}: {table}.{key}")
-    precisions = _table(tables, "precisions", where)
-    _require_known(precisions, _PRECISIONS, f"{where}: precisions")
+    precisions = keys.table(tables, "precisions", where)
+    keys.require_known(precisions, _PRECISIONS, f"{where}: precisions")
     for key, choices in (("attention", COMPUTE), ("dispatch", DISPATCH)):
         if key in precisions and precisions[key] not in choices:
             raise ValueError(f"{where}: precisions.{key} = {precisions[key]!r} must be {' or '.join(choices)}")
     found["precisions"] |= precisions
     # Host times are in s; 0 is allowed, of an engine that has no such cost.
     times = [field.name for field in dataclasses.fields(HostTimes)]
-    _require_known(_table(tables, "host", where), tuple(times), f"{where}: host")
-    for key, value in _table(tables, "host", where).items():
-        found["host"][key] = _time(value, f"{where}: host.{key}")
+    keys.require_known(keys.table(tables, "host", where), tuple(times), f"{where}: host")
+    for key, value in keys.table(tables, "host", where).items():
+        found["host"][key] = keys.time(value, f"{where}: host.{key}")
 
 
 def _value(value: Any, declared: Declaration, where: str) -> Any:
@@ -327,7 +293,7 @@ def _value(value: Any, declared: Declaration, where: str) -> Any:
 
 
 def _slower(table: Mapping[str, Any], where: str) -> Slower:
-    _require_known(table, _SLOWER, where)
+    keys.require_known(table, _SLOWER, where)
     for key in ("vendor", "with", "step_time", "source"):
         if key not in table:
             raise ValueError(f"{where}: {key} is missing")
@@ -343,7 +309,7 @@ def _slower(table: Mapping[str, Any], where: str) -> Slower:
 
 
 def _runs(engine: str, table: Mapping[str, Any], where: str) -> ServedRuns:
-    _require_known(table, _RUNS, where)
+    keys.require_known(table, _RUNS, where)
     for key, kind in zip(_RUNS, (str, list, int, list, list, str), strict=True):
         value = table.get(key)
         if not isinstance(value, kind) or (kind is list and not all(isinstance(one, str) for one in table[key])):
@@ -353,56 +319,8 @@ def _runs(engine: str, table: Mapping[str, Any], where: str) -> ServedRuns:
     return ServedRuns(engine, table["vendor"], tuple(table["devices"]), table["count"], *names)
 
 
-def _collectives(table: Mapping[str, Any], where: str) -> OwnCollectives:
-    _require_known(table, _COLLECTIVES, where)
-    # An engine without the table leaves every message to its library.
-    if not table:
-        return OwnCollectives()
-    for key in table.get("kernels", ()):
-        if key not in SHOTS:
-            raise ValueError(f"{where}.kernels: {key!r} must be {' or '.join(SHOTS)}")
-    if not isinstance(table.get("source"), str):
-        raise ValueError(f"{where}.source is missing, or no text")
-    if not isinstance(table.get("bridged", True), bool):
-        raise ValueError(f"{where}.bridged = {table['bridged']!r} must be true or false")
-    if "largest" not in table:
-        raise ValueError(f"{where}.largest is missing")
-    times = {
-        name: {key: _time(value, f"{where}.{name}.{key}") for key, value in _table(table, name, where).items()}
-        for name in ("copy_time_of", "launch_time_of")
-    }
-    return OwnCollectives(
-        kernels=tuple(table.get("kernels", ())),
-        largest=quantity(table["largest"], "B", f"{where}.largest"),
-        bridged=table.get("bridged", True),
-        copy_time=_time(table.get("copy_time", "0 s"), f"{where}.copy_time"),
-        launch_time=_time(table.get("launch_time", "0 s"), f"{where}.launch_time"),
-        **times,
-    )
-
-
-def _time(value: Any, where: str) -> float:
-    # A time may be 0, which `quantity` refuses.
-    return float(declared_quantity(value, Declaration("s", "", zero=True), where))
-
-
-def _table(tables: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
-    inner = tables.get(key, {})
-    if not isinstance(inner, Mapping):
-        raise ValueError(f"{where}: {key} = {inner!r} must be a table")
-    return inner
-
-
 def _names(table: Mapping[str, Any], where: str) -> Mapping[str, str]:
     for key, name in table.items():
         if not isinstance(name, str):
             raise ValueError(f"{where}.{key} = {name!r} must be the name of an efficiency")
     return table
-
-
-def _require_known(table: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
-    if not isinstance(table, Mapping):
-        raise ValueError(f"{where} = {table!r} must be a table")
-    for key in table:
-        if key not in known:
-            raise ValueError(f"{where}: there is no key {key}{nearest(key, known)}")

@@ -6,7 +6,8 @@ import pytest
 
 import hwspaces
 import workloads
-from hwspaces.engines.engine import entry, numbers
+from hwspaces.engines.engine import entry
+from hwspaces.engines.keys import numbers
 from jaxroof.memory.capacity import kv_capacity_bytes, weight_bytes
 from sweeps.ask.cases import case
 from sweeps.ask.engines import chosen, policy

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.engines.engine import OwnCollectives
+from hwspaces.engines.collectives import OwnCollectives
 from jaxroof.collectives import collective_time
 from jaxroof.efficiency import ExpertExchange, LinkEfficiency
 from jaxroof.fanout import Fanout

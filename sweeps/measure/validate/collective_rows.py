@@ -7,7 +7,7 @@ from pathlib import Path
 import hwspaces
 from hwspaces import engine, engine_names
 from hwspaces.accelerators.hosts import hosts
-from hwspaces.engines.engine import OwnCollectives
+from hwspaces.engines.collectives import OwnCollectives
 from jaxroof.collectives import LIBRARIES
 from jaxroof.hardware import Link, Links
 from jaxroof.numerics.struct import given

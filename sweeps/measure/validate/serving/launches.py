@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import hwspaces
-from hwspaces.engines.engine import numbers
+from hwspaces.engines.keys import numbers
 from hwspaces.files import document
 from hwspaces.quantities.expression import Expression
 from hwspaces.quantities.leaves import declared_quantity
