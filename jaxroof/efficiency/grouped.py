@@ -58,9 +58,6 @@ class GroupedKernel(TileCosts):
     fused: Scalar | None = share(
         "share of the launches that kernels for matrix units with a memory of their own save", zero=True, default=None
     )
-    around_time: Scalar | None = fixed_time(
-        "time of small kernels that engines run around a product", "tables of it alone lack it", default=None
-    )
     coarse_rows: Scalar | None = number(
         "1", "mean rows per matrix about which tiles get coarse", "None: they never do", most=1e4, default=None
     )
@@ -80,7 +77,7 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
     """Time of one run of `op`, which has a `ProductShape`: 0 where it has no rows.
 
     time = launch + sqrt(c^2 + h^2 + 2 contention c h + d^2) + copy_cycles activations / (cores clock)
-    launch = (launch_cycles + matrix_cycles matrices) / clock + launch_time, and around_time where an engine runs it
+    launch = (launch_cycles + matrix_cycles matrices) / clock + launch_time
     c = matrix_time over the tiles of all matrices,  h = bytes from HBM and L2 at their shares
     d = step_time steps: a tile cannot be done before all of its inputs have arrived, one step after the other
 
@@ -126,9 +123,6 @@ def grouped_timing(kernel: GroupedKernel, op: Kernel, hardware: Hardware) -> Tim
         copied = copied + kernel.copies * sum(_memory_times(kernel, 0.0, activations, None, hardware))
     cycles = kernel.launch_cycles + kernel.matrix_cycles * shape.matrices
     started = cycles / clock(hardware) + kernel.launch_time
-    # A product that is timed alone says what is in the cache from its last run.
-    if kernel.around_time is not None and op.reuse_bytes is None:
-        started = started + kernel.around_time
     # Fused MoE kernels on such cores sort, multiply and combine in fewer launches.
     if kernel.fused is not None:
         started = started * (1.0 - kernel.fused * hardware.cores.tensor_memory)

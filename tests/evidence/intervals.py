@@ -22,6 +22,7 @@ from jaxroof.efficiency import Efficiency
 from jaxroof.efficiency.timing import NINETY_PERCENT
 from jaxroof.jobs.job import CORRELATION
 from jaxroof.numerics.arrays import eager
+from jaxroof.prices.prices import visible_host_time
 from jaxroof.step.placed import device_ops
 from jaxroof.step.step import HOST, beyond_of, deviations_of, times_of
 from sweeps.measure.validate.kernel_errors import learned_name
@@ -187,9 +188,10 @@ def tpot(point: ServingPoint, efficiency: Efficiency) -> tuple[float, float]:
     for share, batch in zip(shares, (Batch(prefill=None, decode=decode, logits=state.sequences), both), strict=True):
         ops = device_ops(point.hardware, point.model, point.deployment, batch)
         times = dict(times_of(ops, point.hardware, point.deployment, batch, efficiency))
-        host = float(times.pop(HOST))
+        host, per_step = float(times.pop(HOST)), float(efficiency.host.step_time)
         device = float(sum(times.values()))
-        total += share * (device + (max(host - device, 0.0) if state.hidden_host else host))
+        visible = visible_host_time(device, per_step, host - per_step, float(state.hidden_host))
+        total += share * (device + float(visible))
         for name, one in deviations_of(ops, point.hardware, point.deployment, efficiency).items():
             errors[name] = errors.get(name, 0.0) + share * float(one)
         beyond += share * sum(map(float, beyond_of(ops, point.hardware, point.deployment, efficiency).values()))

@@ -90,7 +90,6 @@ KERNELS = (
     OfKernels(
         "linear bandwidth", ENGINE, ("trtllm", "sglang"), tuple(f"{one}.step_bandwidth" for one in LINEAR), 0.785, ALONE
     ),
-    OfKernels("16-bit experts, around", ENGINE, ("trtllm",), ("experts.wide.around_time",), 0.0, NONE),
     OfKernels("8-bit experts on AMD's", CLASS, ("sglang",), ("experts.scaled.wide_waves.bandwidth",), 0.861, ALONE),
     OfKernels("latent attention, around", ENGINE, ("trtllm",), ("decode_attention.latent.around_time",), 0.0, NONE),
     OfKernels(

@@ -64,7 +64,6 @@ CONSTANTS = {
     "trtllm": (
         STEP_TIME,
         BANDWIDTH,
-        _launch("experts.wide.around_time", 8e-6),
         _launch("decode_attention.latent.around_time", 1e-5),
     ),
     "sglang": (
