@@ -25,7 +25,6 @@ from jaxroof.numerics.arrays import eager
 from jaxroof.prices.prices import visible_host_time
 from jaxroof.step.placed import device_ops
 from jaxroof.step.step import HOST, beyond_of, deviations_of, times_of
-from sweeps.measure.validate.kernel_errors import learned_name
 from sweeps.measure.validate.relative_errors import grouped
 from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.suspects import checked
@@ -36,7 +35,7 @@ from tests.evidence.inferencex_points import published
 from tests.evidence.learned_fit import ENGINES, FITS, all_groups, assembled
 from tests.evidence.learned_kernels.result import ARCHITECTURES, KernelFit
 from tests.evidence.steady_loop import steady
-from tests.evidence.step_tables import with_release
+from tests.evidence.step_tables import of_most, with_release
 
 NEAR, GENERATION, KIND = "near", "new generation", "new kind"
 
@@ -156,7 +155,7 @@ def served(folder: Path, engine: str, fits: Sequence[KernelFit]) -> Iterator[Jud
     found = [one for one in checked(found) if one.suspect is None]
     chosen = np.random.default_rng(0).permutation(len(found))[:POINTS]
     found = [found[place] for place in sorted(chosen)]
-    efficiency = hwspaces.efficiency(f"learned-{engine}").efficiency
+    efficiency = of_most(found)
     rows = measured(all_groups(folder), engine, assembled(fits))
     for gpu, own in grouped(found, lambda one: one.gpu).items():
         yield _judged(NEAR, f"TPOT {engine} {gpu}", own, efficiency)
@@ -217,9 +216,7 @@ def waves(folder: Path) -> Iterator[Judged]:
     """TPOT of served points on GPUs of AMD, whose kernels nobody measured; two constants are fitted to such points."""
     found = [one.point for one in published(folder)[0] if one.point.vendor == "AMD"]
     for (engine, gpu), own in grouped(found, lambda one: (one.engine, one.gpu)).items():
-        yield _judged(
-            GENERATION, f"TPOT {engine} {gpu}", own[:POINTS], hwspaces.efficiency(learned_name(engine)).efficiency
-        )
+        yield _judged(GENERATION, f"TPOT {engine} {gpu}", own[:POINTS], of_most(own))
 
 
 def machines() -> Iterator[Judged]:

@@ -22,7 +22,7 @@ from sweeps.measure.validate.serving.serving_points import ServingPoint, points
 from sweeps.measure.validate.serving.suspects import checked
 from tests.evidence.harness import data, fitting, flag
 from tests.evidence.steady_loop import Steady, steady, tpot
-from tests.evidence.step_tables import Alike, Unit, alike_ops, extent, summed, timed, units
+from tests.evidence.step_tables import Alike, Unit, alike_ops, extent, of_most, summed, timed, units
 
 SPREAD = 0.07
 """Standard deviation of the log ratio that a point would have under the right constants."""
@@ -263,7 +263,7 @@ def main(options: argparse.Namespace, console: Console) -> str:
         raise ValueError(f"{file}: no row of {engine} on {' or '.join(gpus) or 'any GPU'} can be simulated")
     rows = [one for one in checked(rows) if one.suspect is None]
     entry = hwspaces.efficiency(f"learned-{engine}")
-    constants, start = CONSTANTS[engine], entry.efficiency
+    constants, start = CONSTANTS[engine], of_most(rows)
     if all(one.hardware.cores.tensor_memory for one in rows):
         constants = BLACKWELL[engine]
         start = with_own(start, constants)

@@ -1,5 +1,6 @@
 """Step times of many deployments as tables, so that one compiled simulation serves every model and engine."""
 
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -91,6 +92,12 @@ def extent(points: Sequence[ServingPoint]) -> Limits:
         sequences=power(max(point.concurrency for point in points), 4),
         context=power(max(point.isl + point.osl for point in points), 4),
     )
+
+
+def of_most(found: Sequence[ServingPoint]) -> Efficiency:
+    """The constants of the releases that most of the points ran, as simulations of them take."""
+    names = collections.Counter(point.case.engine.efficiency for point in found)
+    return hwspaces.efficiency(names.most_common(1)[0][0]).efficiency
 
 
 def with_release(point: ServingPoint, efficiency: Efficiency) -> Efficiency:
