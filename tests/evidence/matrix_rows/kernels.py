@@ -14,6 +14,7 @@ from sweeps.measure.validate.collective_errors import band, collective_errors, k
 from sweeps.measure.validate.kernel_errors import FAMILIES, LEARNED, ScoredKernels, kernel_errors
 from sweeps.measure.validate.kernel_power import power_scores
 from tests.evidence import link_fit
+from tests.evidence.learned_kernels.blocks import left_out_sites
 from tests.evidence.learned_kernels.result import held_sites
 from tests.evidence.matrix_rows.part import Left, Measured, Part, single
 
@@ -66,10 +67,10 @@ def _unseen(group: KernelGroup) -> np.ndarray:
     """Mask of the rows that no fit has seen: whole groups that no source names, else the sites that were left out."""
     key = group.version, group.kernel, hwspaces.hardware(group.device).name
     sited = _fitted(group.engine).get(key)
-    sizes = [group.columns[name] for name in SITES.get(group.family, ()) if name in group.columns]
-    if sited is None or not sited or len(sizes) != len(SITES.get(group.family, ())):
+    if not sited:
         return np.full(len(group), sited is None)
-    return held_sites(*sizes)
+    sizes = [group.columns[name] for name in SITES.get(group.family, ())]
+    return held_sites(*sizes) if sizes else left_out_sites(group)
 
 
 @functools.cache
