@@ -264,15 +264,18 @@ def _times(struct: Any, path: Sequence[str], factor: float) -> Any:
 
 
 def _error_words(rows: Sequence[Rows], kernel: Any, seen: bool | None) -> str:
-    masks = [np.full(len(one.group), True) if seen is None else one.seen == seen for one in rows]
-    pair = [
-        np.concatenate([part[mask] for part, mask in zip(parts, masks, strict=True)])
-        for parts in ([predicted(one, kernel) for one in rows], [one.group.seconds for one in rows])
-    ]
+    pair = _pair(rows, kernel, seen)
     if not len(pair[0]):
         return ""
     each = errors(*pair)
     return f"{100 * each.median:.0f}/{100 * each.mape:.0f} ({100 * each.signed:+.0f})"
+
+
+def _pair(rows: Sequence[Rows], kernel: Any, seen: bool | None) -> tuple[np.ndarray, np.ndarray]:
+    """Predicted and measured s of rows that a fit may see, of those that it may not, or of all (None)."""
+    masks = [np.full(len(one.group), True) if seen is None else one.seen == seen for one in rows]
+    priced = np.concatenate([predicted(one, kernel)[mask] for one, mask in zip(rows, masks, strict=True)])
+    return priced, np.concatenate([one.group.seconds[mask] for one, mask in zip(rows, masks, strict=True)])
 
 
 def _table(path: str, kernel: Any, start: Any, rows: Sequence[Rows]) -> str:
@@ -307,12 +310,6 @@ def _table(path: str, kernel: Any, start: Any, rows: Sequence[Rows]) -> str:
 def _percent(pair: tuple[np.ndarray, np.ndarray]) -> str:
     each = errors(*pair)
     return f"{each.median:.0%}/{each.mape:.0%}"
-
-
-def _pair(rows: Sequence[Rows], kernel: Any, seen: bool) -> tuple[np.ndarray, np.ndarray]:
-    masks = [one.seen == seen for one in rows]
-    priced = np.concatenate([predicted(one, kernel)[mask] for one, mask in zip(rows, masks, strict=True)])
-    return priced, np.concatenate([one.group.seconds[mask] for one, mask in zip(rows, masks, strict=True)])
 
 
 def _head(engine: str, name: str, maker: Maker, by_path: Mapping[str, Sequence[Rows]]) -> list[str]:
