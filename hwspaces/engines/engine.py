@@ -36,8 +36,8 @@ RELEASED = ("policy", "deployment", "precisions", "host")
 TEXTS = ("title", "newest", "evidence", "efficiency")
 """Words that every file has."""
 
-_KEYS = (*TEXTS, "vendor", *RELEASED, "read", "rules", "sources", "releases", "slower", "runs", "collectives", "launch")
-_KEYS += ("kernels",)
+_KEYS = (*TEXTS, "vendor", *RELEASED, "read", "rules", "sources", "releases")
+_KEYS += ("slower", "runs", "collectives", "launch", "kernels")
 _RELEASE = ("date", "source", "efficiency", *RELEASED)
 _PRECISIONS = ("cache", "attention", "dispatch", "microscaled")
 _SLOWER_MODES = ("drafting", "groups", "experts")

@@ -13,12 +13,11 @@ from rich.table import Table
 import hwspaces
 from hwspaces.performance.efficiency_file import class_lines
 from hwspaces.performance.kernel_tables import hull_of
-from jaxroof.efficiency.hull import Hull, hull_distance
+from jaxroof.efficiency.hull import Hull
 from jaxroof.numerics.arrays import eager
-from jaxroof.roofline import least_time
 from sweeps.measure.validate.relative_errors import errors
 from tests.evidence.harness import data, fitting, flag
-from tests.evidence.hulls import Errors, LeftOut, growth
+from tests.evidence.hulls import Errors, LeftOut, bound, furthest, growth
 from tests.evidence.learned_kernels.blocks import (
     FITS,
     NEW,
@@ -106,12 +105,10 @@ def interval_errors(rows: Sequence[Block], constants: Constants, known: Sequence
         n = len(block.group)
         with eager():
             ops = block.group.call(block.group.columns)
-            least = np.broadcast_to(sum(op.count * least_time(op, block.hardware) for op in ops), (n,))
-            octaves = [
-                np.broadcast_to(hull_distance(hulls[path], op, block.hardware), (n,)) for path, op in block.moved
-            ]
-        parts.append(Errors.of(predicted(block, constants), block.group.seconds, least, np.max(octaves, axis=0)))
-    return Errors(*map(np.concatenate, zip(*parts, strict=True)))
+        octaves = furthest([(hulls[path], op) for path, op in block.moved], block.hardware, n)
+        least = bound(ops, block.hardware, n)
+        parts.append(Errors.of(predicted(block, constants), block.group.seconds, least, octaves))
+    return Errors.joined(parts)
 
 
 def _hull(path: str, rows: Iterable[Block], grows: float = 0.0) -> Hull:
@@ -163,7 +160,7 @@ def _words(pair: np.ndarray | None) -> str:
 
 
 def _section(path: str, rows: Sequence[Block], constants: Constants, engine: str, grows: float) -> str:
-    """The table of one class: constants, spread on sites that were left out, hull and source."""
+    """The table of one class: constants, spread on all of its rows, hull and source."""
     own = [b for b in rows if any(path == each for each, _ in b.moved)]
     if not own:  # kernels that another engine's tables time alone
         alone = {path: "as SGLang's, whose tables time the kernel alone"}

@@ -14,8 +14,9 @@ from jaxroof.efficiency import Efficiency, Kernels
 from jaxroof.efficiency.hull import FEATURES, Hull, hull_distance
 from jaxroof.efficiency.kernels import class_of
 from jaxroof.efficiency.timing import NINETY_PERCENT, SHORT, Spread
+from jaxroof.hardware import Hardware
 from jaxroof.numerics.arrays import eager
-from jaxroof.op import KINDS, Kernel
+from jaxroof.op import KINDS, AnyOp, Kernel
 from jaxroof.roofline import least_time, op_time
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import grouped
@@ -72,6 +73,11 @@ class Errors(NamedTuple):
             losses=1.0 - np.minimum(least / seconds, 1.0),
             short=seconds < SHORT,
         )
+
+    @classmethod
+    def joined(cls, parts: Iterable["Errors"]) -> "Errors":
+        """Rows of several groups one after the other."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def chosen(self, rows: np.ndarray) -> "Errors":
         """Some of the rows."""
@@ -165,7 +171,7 @@ def evidence(rows: Iterable[Measured], growth: float = 0.0) -> Hull:
 
 def errors_of(rows: Sequence[Measured], efficiency: Efficiency, hull: Hull) -> Errors:
     """Errors and distances of some of the rows."""
-    return Errors(*map(np.concatenate, zip(*(_errors(one, efficiency, hull) for one in rows), strict=True)))
+    return Errors.joined(_errors(one, efficiency, hull) for one in rows)
 
 
 def _errors(one: Measured, efficiency: Efficiency, hull: Hull) -> Errors:
@@ -176,10 +182,21 @@ def _errors(one: Measured, efficiency: Efficiency, hull: Hull) -> Errors:
     with eager():
         ops = part.call(part.columns)
         seconds = np.broadcast_to(sum(op.count * op_time(op, hardware, efficiency) for op in ops), (n,))
-        least = np.broadcast_to(sum(op.count * least_time(op, hardware) for op in ops), (n,))
-        shaped = [op for op in ops if isinstance(op, Kernel) and op.kind == one.ops[0].kind and op.shape is not None]
-        distances = [np.broadcast_to(hull_distance(hull, op, hardware), (n,)) for op in shaped]
-    return Errors.of(seconds, part.seconds, least, np.max(distances, axis=0), np.full(n, len(group) / n))
+    shaped = [op for op in ops if isinstance(op, Kernel) and op.kind == one.ops[0].kind and op.shape is not None]
+    least, octaves = bound(ops, hardware, n), furthest([(hull, op) for op in shaped], hardware, n)
+    return Errors.of(seconds, part.seconds, least, octaves, np.full(n, len(group) / n))
+
+
+def bound(ops: Iterable[AnyOp], hardware: Hardware, rows: int) -> np.ndarray:
+    """s that ops take by the datasheet's rates alone, shape [rows]."""
+    with eager():
+        return np.broadcast_to(sum(op.count * least_time(op, hardware) for op in ops), (rows,))
+
+
+def furthest(measured: Iterable[tuple[Hull, AnyOp]], hardware: Hardware, rows: int) -> np.ndarray:
+    """Octaves by which the furthest of some ops is outside of its hull, shape [rows]."""
+    with eager():
+        return np.max([np.broadcast_to(hull_distance(hull, op, hardware), (rows,)) for hull, op in measured], axis=0)
 
 
 def left_out(

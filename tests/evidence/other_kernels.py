@@ -20,19 +20,16 @@ import hwspaces
 from hwspaces.performance.efficiency_file import class_lines
 from hwspaces.performance.kernel_tables import hull_of
 from jaxroof.efficiency import Efficiency
-from jaxroof.efficiency.hull import hull_distance
 from jaxroof.efficiency.kernels import MODELS, class_of
 from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel
-from jaxroof.roofline import least_time, op_time
+from jaxroof.roofline import op_time
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import errors, grouped
 from tests.evidence.harness import data, fitting, flag
-from tests.evidence.hulls import Errors
+from tests.evidence.hulls import Errors, bound, furthest
 from tests.evidence.learned_fit import KERNELS, all_groups
-from tests.evidence.learned_kernels.blocks import left_out_sites
-from tests.evidence.learned_kernels.result import ARCHITECTURES, held_sites, released
-from tests.evidence.matrix_rows.kernels import SITES
+from tests.evidence.learned_kernels.result import ARCHITECTURES, released, unseen_sites
 
 ROWS = 250
 """Of each group: one device, release, kernel and precision."""
@@ -111,8 +108,7 @@ class Rows:
     @property
     def seen(self) -> np.ndarray:
         """Mask of rows whose site a fit may see."""
-        columns = [self.group.columns[name] for name in SITES.get(self.group.family, ())]
-        return ~(held_sites(*columns) if columns else left_out_sites(self.group))
+        return ~unseen_sites(self.group)
 
 
 @fitting(
@@ -286,11 +282,11 @@ def _table(path: str, kernel: Any, start: Any, rows: Sequence[Rows]) -> str:
     )
     for one in rows:
         hardware = hwspaces.hardware(one.group.device).hardware
-        with eager():
-            least = one.others + sum(op.count * least_time(op, hardware) for op in one.moved)
-            octaves = [np.broadcast_to(hull_distance(hull, op, hardware), len(one.group)) for op in one.moved]
-        parts.append(Errors.of(predicted(one, kernel), one.group.seconds, least, np.max(octaves, axis=0)))
-    spread = Errors(*map(np.concatenate, zip(*parts, strict=True))).spread()
+        n = len(one.group)
+        least = one.others + bound(one.moved, hardware, n)
+        octaves = furthest([(hull, op) for op in one.moved], hardware, n)
+        parts.append(Errors.of(predicted(one, kernel), one.group.seconds, least, octaves))
+    spread = Errors.joined(parts).spread()
     engine = rows[0].group.engine
     versions, names, devices = (
         ", ".join(sorted({getattr(one.group, name) for one in rows})) for name in ("version", "kernel", "device")

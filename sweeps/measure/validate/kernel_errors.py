@@ -125,10 +125,8 @@ def released(engine: str, version: str, kernel: str = "") -> Efficiency:
     """
     if engine not in hwspaces.engine_names():
         return hwspaces.efficiency(learned_name(engine)).efficiency
-    newest = not version[:1].isdigit()
-    entry = hwspaces.engine(engine if newest else f"{engine}@{version}")
-    name = entry.constants_of(kernel)
-    return hwspaces.efficiency(learned_name(engine) if newest and name == entry.efficiency else name).efficiency
+    entry = hwspaces.engine(f"{engine}@{version}" if version[:1].isdigit() else engine)
+    return hwspaces.efficiency(entry.constants_of(kernel)).efficiency
 
 
 def learned_name(engine: str) -> str:

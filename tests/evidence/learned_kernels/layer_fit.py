@@ -14,18 +14,15 @@ import numpy as np
 import hwspaces
 from hwspaces.performance.kernel_tables import hull_of
 from jaxroof.efficiency import Hull
-from jaxroof.efficiency.hull import hull_distance
 from jaxroof.efficiency.kernels import MODELS
 from jaxroof.efficiency.prefill import PrefillKernel
 from jaxroof.hardware import Hardware
-from jaxroof.numerics.arrays import eager
 from jaxroof.op import Kernel, StreamsShape
-from jaxroof.roofline import least_time
 from sweeps.ask.axes import leaf, replaced
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import Errors, errors
 from tests.evidence.hulls import Errors as IntervalErrors
-from tests.evidence.hulls import LeftOut
+from tests.evidence.hulls import LeftOut, bound, furthest
 from tests.evidence.layer_rows import layer_groups
 from tests.evidence.learned_kernels.decode import with_constants
 from tests.evidence.learned_kernels.layer_classes import Class
@@ -245,11 +242,9 @@ def _interval_errors(rows: Sample, chosen: np.ndarray, seconds: np.ndarray, hull
     parts = []
     for here, hardware in _devices(rows, chosen):
         op, n = _ops(rows, here), int(np.sum(here))
-        with eager():
-            least = np.broadcast_to(op.count * least_time(op, hardware), (n,))
-            octaves = np.broadcast_to(hull_distance(hull, op, hardware), (n,))
+        least, octaves = bound([op], hardware, n), furthest([(hull, op)], hardware, n)
         parts.append(IntervalErrors.of(seconds[here], rows.seconds[here], least, octaves))
-    return IntervalErrors(*map(np.concatenate, zip(*parts, strict=True)))
+    return IntervalErrors.joined(parts)
 
 
 def _devices(rows: Sample, chosen: np.ndarray) -> Iterator[tuple[np.ndarray, Hardware]]:

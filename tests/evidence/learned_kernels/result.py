@@ -10,6 +10,7 @@ import numpy as np
 from jaxroof.efficiency.timing import NINETY_PERCENT, SHORT
 from sweeps.measure.kernel_data.group import KernelGroup
 from sweeps.measure.validate.relative_errors import Errors, errors
+from tests.evidence.learned_kernels.blocks import left_out_sites
 
 FOLDERS = ("kernels", "kernels3")
 """Folders of tables of kernels, of older and of newer releases; one that is not there is passed over."""
@@ -104,6 +105,16 @@ def all_rows(load: Callable[[Path], list[KernelGroup]], data: Path) -> list[Kern
 def released(version: str) -> bool:
     """Whether it is a version of an engine and no state of its source."""
     return version[:1].isdigit()
+
+
+SITE_COLUMNS = {"GEMM": ("n", "k"), "experts": ("hidden_size", "inter_size", "num_experts")}
+"""Family -> the columns of a site, which is a layer; a site of other families is all numbers of a row."""
+
+
+def unseen_sites(group: KernelGroup) -> np.ndarray:
+    """Mask of the rows of a group whose site no fit sees that leaves sites out, shape [rows]."""
+    sizes = [group.columns[name] for name in SITE_COLUMNS.get(group.family, ())]
+    return held_sites(*sizes) if sizes else left_out_sites(group)
 
 
 def held_sites(*sizes: np.ndarray) -> np.ndarray:

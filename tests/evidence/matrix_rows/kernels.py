@@ -14,8 +14,7 @@ from sweeps.measure.validate.collective_errors import band, collective_errors, k
 from sweeps.measure.validate.kernel_errors import FAMILIES, LEARNED, ScoredKernels, kernel_errors
 from sweeps.measure.validate.kernel_power import power_scores
 from tests.evidence import link_fit
-from tests.evidence.learned_kernels.blocks import left_out_sites
-from tests.evidence.learned_kernels.result import held_sites
+from tests.evidence.learned_kernels.result import unseen_sites
 from tests.evidence.matrix_rows.part import Left, Measured, Part, single
 
 TABLES, NEWER = "kernels", "kernels3"
@@ -28,9 +27,6 @@ FITTED = re.compile(r"rows of \S+ ([\w., ]+) \(([^()]+)\) on ([\w, ]+) \((?:tabl
 
 SITE_WORDS = "sites left out"
 """In the source of constants that sites of a fixed hash were left out of."""
-
-SITES = {"GEMM": ("n", "k"), "experts": ("hidden_size", "inter_size", "num_experts")}
-"""Family -> the columns of a site."""
 
 
 def kernels(data: Measured) -> Iterator[Part]:
@@ -69,8 +65,7 @@ def _unseen(group: KernelGroup) -> np.ndarray:
     sited = _fitted(group.engine).get(key)
     if not sited:
         return np.full(len(group), sited is None)
-    sizes = [group.columns[name] for name in SITES.get(group.family, ())]
-    return held_sites(*sizes) if sizes else left_out_sites(group)
+    return unseen_sites(group)
 
 
 @functools.cache
