@@ -24,8 +24,6 @@ from tests.evidence.learned_kernels.layer_classes import classes
 from tests.evidence.learned_kernels.layer_fit import Judged, judged, without_models
 
 ONLY = flag("--only", action="append", default=[], metavar="CLASS", help="such as elementwise.streams; may be repeated")
-
-
 MODELS = flag("--models", action="store_true", help="print errors with each model left out in turn instead")
 
 
@@ -34,6 +32,8 @@ def main(options: argparse.Namespace, console: Console) -> str:
     """Fit and print."""
     chosen = [one for one in classes(options.engine) if not options.only or one.path in options.only]
     if options.models:
+        if options.output:
+            raise ValueError("-o: --models prints errors and has no constants to write")
         console.print(model_table({one.path: without_models(one, options.data, options.engine) for one in chosen}))
         return ""
     found = [judged(one, options.data, options.engine) for one in chosen]
