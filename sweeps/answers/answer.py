@@ -4,7 +4,10 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from sweeps.answers.brief import Brief
 
 
 class Column(NamedTuple):
@@ -13,6 +16,7 @@ class Column(NamedTuple):
     title: str
     number: bool = False  # right-aligned, on one line
     whole: bool = False  # on one line
+    rank: int = 0  # where the table is too wide, columns of the highest rank are left out first
 
 
 class Row(NamedTuple):
@@ -44,10 +48,16 @@ class Table:
 
 
 class Text(NamedTuple):
-    """Lines of text, and what ends them."""
+    """Lines of text, and what ends them; a line may say before its text what it is, such as "note"."""
 
     text: str
     end: str = "\n"
+    label: str = ""
+
+    @property
+    def line(self) -> str:
+        """The text as it is shown; labels have one width, so that the texts of an answer align."""
+        return f"{self.label:7} {self.text}" if self.label else self.text
 
 
 Block = Text | Table
@@ -59,9 +69,13 @@ class Renderer(Protocol):
     def show(self, block: Block) -> None:
         """Show one block more."""
 
+    def brief(self, brief: "Brief") -> None:
+        """Take note of the short form, which most renderers have no use for: they show the whole."""
+
 
 # A context variable: answers that other threads or tasks print do not reach the renderers of this one.
 _RENDERERS: ContextVar[tuple[Renderer, ...]] = ContextVar("renderers", default=())
+_SCREEN: ContextVar[Renderer | None] = ContextVar("screen", default=None)
 
 
 @contextmanager
@@ -75,24 +89,39 @@ def also(renderer: Renderer) -> Iterator[None]:
         _RENDERERS.reset(token)
 
 
+@contextmanager
+def instead(screen: Renderer) -> Iterator[None]:
+    """A context in which answers are shown by this renderer in place of the screen."""
+    token = _SCREEN.set(screen)
+    try:
+        yield
+    finally:
+        _SCREEN.reset(token)
+
+
 class Answer:
     """What a question returns, block by block.
 
     Args:
-      screen: shows every block at once.
+      screen: shows every block at once, unless another renderer stands in its place.
     """
 
     def __init__(self, screen: Renderer):
         self.blocks: list[Block] = []
         # Renderers are taken at construction: a context that opens later does not see an answer that has begun.
-        self._renderers: Sequence[Renderer] = (screen, *_RENDERERS.get())
+        self._renderers: Sequence[Renderer] = (_SCREEN.get() or screen, *_RENDERERS.get())
 
     def print(self, value: Any = "", end: str = "\n") -> None:
         """A table, or lines of text."""
-        block = value if isinstance(value, Table) else Text(str(value), end)
+        block = value if isinstance(value, Text | Table) else Text(str(value), end)
         self.blocks.append(block)
         for renderer in self._renderers:
             renderer.show(block)
+
+    def brief(self, brief: "Brief") -> None:
+        """The short form of this answer, which a screen shows unless it is asked for the whole."""
+        for renderer in self._renderers:
+            renderer.brief(brief)
 
 
 def say(text: Any = "", end: str = "\n") -> None:

@@ -4,6 +4,7 @@ import html
 
 from jaxroof.version import VERSION
 from sweeps.answers.answer import Block, Table
+from sweeps.answers.brief import Brief
 from sweeps.ask.text import escaped
 
 STYLE = """
@@ -39,7 +40,10 @@ class Page:
             self._end_line()
             self._parts.append(_table(block))
         else:
-            self._line += block.text + block.end
+            self._line += block.line + block.end
+
+    def brief(self, brief: Brief) -> None:
+        """A page has room for the whole."""
 
     @property
     def text(self) -> str:

@@ -10,6 +10,7 @@ from rich.segment import Segment
 from rich.table import Table as Drawn
 
 from sweeps.answers.answer import Block, Table
+from sweeps.answers.brief import Brief, narrowed
 from sweeps.ask.text import escaped
 
 PIPE_WIDTH = 1000
@@ -47,12 +48,20 @@ class Screen:
     def __init__(self) -> None:
         self._console = console()
 
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self._console.width
+
     def show(self, block: Block) -> None:
-        """Print one block."""
+        """Print one block; of a table the columns that find room."""
         if isinstance(block, Table):
-            self._console.print(_drawn(block))
+            self._console.print(_drawn(narrowed(block, self._console.width)))
         else:
-            self._console.print(block.text, end=block.end)
+            self._console.print(block.line, end=block.end)
+
+    def brief(self, brief: Brief) -> None:
+        """The whole is shown."""
 
 
 def _drawn(table: Table) -> Drawn:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hwspaces import formatted
-from sweeps.answers.answer import Answer, Column, Table
+from sweeps.answers.answer import Answer, Column, Table, Text
 from sweeps.answers.screen import Screen
 from sweeps.ask.text import escaped
 from sweeps.data.labels import amount, number
@@ -29,8 +29,7 @@ def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
 def print_lines(out: Answer, label: str, texts: Iterable[str]) -> None:
     """Print texts one below the other, each after what it is: "note", "file", "power"."""
     for text in texts:
-        # Labels of one width, so that the texts of an answer align.
-        out.print(f"{label:7} {text}")
+        out.print(Text(text, label=label))
 
 
 def metric_table(metrics: Mapping[str, Any], shares: Iterable[str] = ()) -> Table:

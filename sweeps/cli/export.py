@@ -115,5 +115,7 @@ def _worded(options: argparse.Namespace) -> tuple[Any, str]:
             raise ValueError(f"--{name} and --{other} are one number: give one of them")
         common.workload_number(name, given)
         setattr(options, other, given)
+    from sweeps.answers.step import step_text
+
     case = step.step_case(options)
-    return case, step.step_text(case)
+    return case, step_text(case)

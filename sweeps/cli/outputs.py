@@ -62,8 +62,10 @@ def pictures_argument(parser: Any, what: str) -> None:
     output_argument(parser, "--plots", kinds=("png",), folder="pictures", metavar="DIR", help=what)
 
 
-def page_argument(parser: Any) -> None:
-    """Declare `--html FILE`, which every verb takes: what it says, as a page."""
+def form_arguments(parser: Any) -> None:
+    """Declare what every verb takes: how much it says, and `--html FILE`, all of it as a page."""
+    parser.add_argument("-v", "--verbose", action="store_true", help="the whole answer, not only what fits a screen")
+    parser.add_argument("--notes", action="store_true", help="below the answer its assumptions, each in words")
     output_argument(parser, "--html", kinds=("page",), metavar="FILE", help="also what is said, as a page: FILE.html")
 
 

@@ -30,9 +30,9 @@ def run(words: list[str]) -> SystemExit | None:
         if words and verb == words[0]:
             module = importlib.import_module(f"sweeps.cli.{verb}")
             module.arguments(subparser)
-            # The page is an output of every verb, and is declared at the parsers that take flags.
+            # The forms of an answer are those of every verb, and are declared at the parsers that take flags.
             for leaf in _leaves(subparser):
-                outputs.page_argument(leaf)
+                outputs.form_arguments(leaf)
     try:
         options, unknown = parser.parse_known_args(words)
     except SystemExit as helped:
@@ -52,11 +52,24 @@ def run(words: list[str]) -> SystemExit | None:
 
         outputs.require_outputs(options)
         read_as(options)
-        if getattr(options, "html", None) is None:
-            module.run(options)
-        else:
-            _run_with_page(module, options, words)
+        _run(module, options, words)
     return None
+
+
+def _run(module: ModuleType, options: argparse.Namespace, words: list[str]) -> None:
+    """Run a verb; of its answer the screen has what fits it, or the whole, and a page the whole."""
+    run = module.run if getattr(options, "html", None) is None else lambda given: _run_with_page(module, given, words)
+    if options.verbose:
+        return run(options)
+    from sweeps.answers.answer import instead
+    from sweeps.answers.screen import Screen
+    from sweeps.answers.short import Short
+
+    screen = Screen()
+    short = Short(screen, screen.width, options.notes)
+    with instead(short):
+        run(options)
+    short.end()
 
 
 def _run_with_page(module: ModuleType, options: argparse.Namespace, words: list[str]) -> None:

@@ -104,12 +104,15 @@ def _require_flags(options: argparse.Namespace, kind: str) -> None:
 
 def _of_case(options: argparse.Namespace, kind: str) -> Any:
     """The picture of one step or static batch."""
+    from sweeps.answers.request import batch_text
+    from sweeps.answers.step import step_text
+
     # A step and a static batch have different flags, of which only one set may be given.
     steps, batches = common.given(options, step.NUMBERS), common.given(options, BATCH_FLAGS)
     if steps and batches:
         raise ValueError(f"{steps[0]} is of one step and {batches[0]} of a batch: give one of them")
     case = request.request_case(options) if batches else step.step_case(options)
-    what = request.request_text(case) if batches else step.step_text(case)
+    what = batch_text(case) if batches else step_text(case)
     # Kinds of pictures are modules of the same name as their function.
     return getattr(importlib.import_module(f"sweeps.show.{kind}"), kind)(case, what=what)
 

@@ -51,19 +51,10 @@ def _found(options: argparse.Namespace) -> str:
     return str(int(share * common.whole_number("--isl", options.isl)))
 
 
-def request_text(case: Any) -> str:
-    """The batch in words: "32 requests of 1,024 + 256 tokens"."""
-    work = case.scenario.workload
-    cached = f" ({work.cached:,.0f} cached)" if work.cached else ""
-    # A single output token comes from the prefill: there is no decoding to describe.
-    output = f" + {work.osl:,.0f}" if work.osl > 1.0 else ""
-    what = f"{work.batch:,.0f} requests of {work.isl:,.0f}{cached}{output} tokens"
-    return what + (f", each with {work.encoder_tokens:,.0f} for the encoder" if work.encoder_tokens else "")
-
-
 def run(options: argparse.Namespace) -> None:
-    """Print the table of metrics, or its JSON."""
-    from sweeps.answers import shared, tables
+    """Print the batch, or its JSON."""
+    from sweeps.answers import shared
+    from sweeps.answers.request import show
     from sweeps.ask.offered_load import without_output
     from sweeps.run.answer import answer
 
@@ -75,15 +66,4 @@ def run(options: argparse.Namespace) -> None:
         result = dataclasses.replace(result, metrics=metrics, steps={"prefill": result.steps["prefill"]})
     if options.json:
         return print_json(shared.record(case, result))
-    out = tables.console()
-    out.print(tables.heading(case, request_text(case), common.overrides(options.set)), end="\n\n")
-    # Metrics on certainty are lines below the table, not rows of it.
-    shown = {name: value for name, value in result.metrics.items() if not shared.is_certainty(name)}
-    out.print(tables.metric_table(shown))
-    out.print()
-    out.print(tables.op_summary(result.steps))
-    out.print()
-    for step in result.steps:
-        shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in result.bound_shares(step).items())
-        out.print(f"{step:8}bound by {shares} of its time")
-    shared.show(case, result)
+    show(case, result, common.overrides(options.set))

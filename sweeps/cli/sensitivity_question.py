@@ -50,13 +50,16 @@ def _said(options: argparse.Namespace) -> tuple[str, Any]:
         from sweeps.answers.train import heading as heading_of_training
 
         return heading_of_training(case), case
+    from sweeps.answers.request import batch_text
+    from sweeps.answers.step import step_text
+    from sweeps.answers.tables import heading
+
     if options.job == "step":
         case = step.step_case(options)
-        what = step.step_text(case)
+        what = step_text(case)
     else:
         case = request.request_case(options)
-        what = request.request_text(case)
-    from sweeps.answers.tables import heading
+        what = batch_text(case)
 
     return heading(case, what, common.overrides(options.set)), case
 

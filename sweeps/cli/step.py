@@ -43,42 +43,14 @@ def step_case(options: argparse.Namespace) -> Any:
     return asked_case("step", options, given | encoder_workload(options, "prefill"))
 
 
-def step_text(case: Any) -> str:
-    """Batch of the step in words: "prefill of 1 x 2,048 tokens and decode of 64 x 2,048 tokens"."""
-    work, parts = case.scenario.workload, []
-    if work.prefill is not None:
-        past = f" after {work.past:,.0f} cached" if work.past else ""
-        parts.append(f"prefill of {work.prefills:,.0f} x {work.prefill:,.0f} tokens{past}")
-    if work.decode is not None:
-        parts.append(f"decode of {work.decode:,.0f} sequences at {work.context:,.0f} tokens")
-    return " and ".join(parts)
-
-
 def run(options: argparse.Namespace) -> None:
-    """Print the step's table, or its JSON."""
-    from sweeps.answers import shared, tables
-    from sweeps.data.labels import number
+    """Print the step, or its JSON."""
+    from sweeps.answers import shared
+    from sweeps.answers.step import show
     from sweeps.run.answer import answer
 
     case = step_case(options)
     result = answer(case)
     if options.json:
         return print_json(shared.record(case, result))
-    work, metrics, ops = case.scenario.workload, result.metrics, result.steps["step"]
-    out = tables.console()
-    out.print(tables.heading(case, step_text(case), overrides(options.set)), end="\n\n")
-    out.print(tables.op_table(ops))
-    out.print()
-    # Tokens per second of each part: a mixed step has two rates.
-    rates = []
-    if work.prefill is not None:
-        rates.append(f"{number(work.prefills * work.prefill / metrics['step_time'])} prompt tokens/s")
-    if work.decode is not None:
-        rates.append(f"{number(work.decode / metrics['step_time'])} decoded tokens/s")
-    # Shares of the step's time by the resource that limits its ops.
-    shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in result.bound_shares("step").items())
-    out.print(f"step    {tables.metric_text('step_time', metrics['step_time'])}, {', '.join(rates)}")
-    mfu, mbu = (tables.percent(float(metrics[name])) for name in ("mfu", "mbu"))
-    out.print(f"use     MFU {mfu}, MBU {mbu}")
-    out.print(f"bound   {shares} of the time")
-    shared.show(case, result)
+    show(case, result, overrides(options.set))

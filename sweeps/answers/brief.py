@@ -1,0 +1,121 @@
+"""The short form of an answer, which fits a screen: a sentence, what binds, the first rows, assumptions, what to ask."""
+
+import dataclasses
+import textwrap
+from collections.abc import Sequence
+
+from sweeps.answers.answer import Block, Row, Table, Text
+from sweeps.ask.text import escaped
+
+LINES = 12
+"""Lines of a short answer at most."""
+
+WIDTH = 100
+"""Columns of a short answer at most, however wide the terminal is."""
+
+LABEL = 12
+"""Columns of a fact's label."""
+
+LEAST_ROWS = 3
+"""Rows of a table that come before facts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Brief:
+    """The short form of an answer.
+
+    `asked` is the question in a line, `answer` a sentence or two. Facts are pairs of a label and a line, in the order of
+    their weight. Of the table the first rows are shown. `notes` are whole; `matter` says what those are about that
+    change the figures shown. `next` is a command that goes on from here.
+    """
+
+    asked: str
+    answer: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
+    table: Table | None = None
+    notes: tuple[str, ...] = ()
+    matter: tuple[str, ...] = ()
+    next: str = ""
+
+    def blocks(self, width: int = WIDTH, most: int = LINES) -> list[Block]:
+        """At most `most` lines of `width` columns; rows and facts that find no room are left to `-v`."""
+        width = min(width, WIDTH)
+        head = [*_wrapped(self.asked, width, 1), *_wrapped(self.answer, width, 2)]
+        tail = self._tail(width)
+        room = most - len(head) - len(tail)
+        # A few rows come first, then facts, then more rows.
+        least = 0 if self.table is None else _head(self.table) + min(len(self.table.rows), LEAST_ROWS)
+        facts = [_fact(*fact, width) for fact in self.facts][: max(room - least, 0)]
+        table, said = None, list[str]()
+        if self.table is not None:
+            table, said = _cut(narrowed(self.table, width), room - len(facts))
+        rows = 0 if table is None else _head(table) + len(table.rows)
+        # Empty lines stand between the parts where there is room for them.
+        spare = most - len(head) - rows - len(said) - len(facts) - len(tail)
+        blocks: list[Block] = []
+        for part in (head, table, [*said, *facts], tail):
+            if not part:
+                continue
+            if blocks and spare > 0:
+                blocks.append(Text(""))
+                spare -= 1
+            blocks.append(part if isinstance(part, Table) else Text("\n".join(part)))
+        return blocks
+
+    def _tail(self, width: int) -> list[str]:
+        """Assumptions in one line, and the next command."""
+        tail = []
+        if self.notes:
+            words = f"{len(self.notes)} assumption{'s' * (len(self.notes) > 1)}"
+            if self.matter:
+                words += f", of which {len(self.matter)} matter{'s' * (len(self.matter) == 1)} here"
+            tail.append(_fact("notes", f"{words}: --notes", width))
+        tail.append(_fact("more", f"{self.next}; all of it: -v" if self.next else "all of it: -v", width))
+        return tail
+
+
+def narrowed(table: Table, width: int) -> Table:
+    """The table without the columns, of the highest rank first, that make it wider than `width`."""
+    columns = list(range(len(table.columns)))
+    while len(columns) > 2 and _width(table, columns) > width:
+        # Of those with the highest rank the last one goes.
+        columns.remove(max(columns, key=lambda each: (table.columns[each].rank, each)))
+    sections = [[Row(tuple(_cell(row, each) for each in columns), row.bold) for row in rows] for rows in table.sections]
+    return Table([table.columns[each] for each in columns], sections)
+
+
+def _cell(row: Row, column: int) -> str:
+    return row.cells[column] if column < len(row.cells) else ""
+
+
+def _width(table: Table, columns: Sequence[int]) -> int:
+    heads = [max(len(line) for line in table.columns[each].title.split("\n")) for each in columns]
+    cells = [max((len(_cell(row, each)) for row in table.rows), default=0) for each in columns]
+    # Two blanks stand between columns.
+    return sum(max(pair) for pair in zip(heads, cells, strict=True)) + 2 * (len(columns) - 1)
+
+
+def _head(table: Table) -> int:
+    """Lines of a table's head: of its titles, and the rule below them."""
+    return 1 + max(column.title.count("\n") + 1 for column in table.columns)
+
+
+def _cut(table: Table, room: int) -> tuple[Table | None, list[str]]:
+    """The first rows of a table that fit into `room` lines, without sections; and a line on those that do not."""
+    rows = room - _head(table)
+    if len(table.rows) <= rows:
+        return Table(table.columns, [table.rows]), []
+    shown = table.rows[: rows - 1]
+    if not shown:
+        return None, []
+    return Table(table.columns, [shown]), [f"... {len(table.rows) - len(shown)} more"]
+
+
+def _wrapped(text: str, width: int, most: int) -> list[str]:
+    """A text in lines of `width` columns; the last one ends in ... where there would be more than `most`."""
+    return textwrap.wrap(escaped(text, breaks=True), width, max_lines=most, placeholder=" ...") if text else []
+
+
+def _fact(label: str, text: str, width: int) -> str:
+    start = f"{label:<{LABEL}}" if label else ""
+    return start + "".join(_wrapped(text, width - len(start), 1))

@@ -1,0 +1,69 @@
+"""The short form of an answer on the screen: what its verb says of it, or the first lines and rows of the whole."""
+
+import dataclasses
+import re
+import textwrap
+
+from sweeps.answers.answer import Block, Renderer, Table, Text
+from sweeps.answers.brief import WIDTH, Brief
+from sweeps.ask.text import escaped
+
+LABELLED = re.compile(r"([a-z]{2,9})  +(\S.*)")
+"""A line whose first word says what it is, such as "status  1,000 finished"; one blank would begin a sentence."""
+
+
+class Short:
+    """Collects the blocks of an answer, and shows its short form on a screen when it is whole.
+
+    Args:
+      screen: that shows it.
+      width: columns of the screen.
+      notes: show the notes below it, whole.
+    """
+
+    def __init__(self, screen: Renderer, width: int = WIDTH, notes: bool = False):
+        self._screen, self._width, self._with_notes = screen, width, notes
+        self._blocks, self._brief = list[Block](), None
+
+    def show(self, block: Block) -> None:
+        """One block more."""
+        self._blocks.append(block)
+
+    def brief(self, brief: Brief) -> None:
+        """The short form, in the words of its verb."""
+        self._brief = brief
+
+    def end(self) -> None:
+        """Show the short form; nothing where nothing was said."""
+        if not self._blocks and self._brief is None:
+            return
+        found = self._brief or _first_lines(self._blocks)
+        notes = found.notes or tuple(text for label, text in _lines(self._blocks) if label == "note")
+        # The names of files that were written are part of every answer.
+        files = tuple(one for one in _lines(self._blocks) if one[0] == "file")
+        facts = found.facts if self._brief is None else (*files, *found.facts)
+        for block in dataclasses.replace(found, notes=notes, facts=facts).blocks(self._width):
+            self._screen.show(block)
+        if self._with_notes:
+            self._screen.show(Text(""))
+            for note in notes:
+                self._screen.show(Text(textwrap.fill(escaped(note), min(self._width, WIDTH), subsequent_indent="  ")))
+
+
+def _lines(blocks: list[Block]) -> list[tuple[str, str]]:
+    """Label and text of every line that is not empty."""
+    found = []
+    for block in blocks:
+        if isinstance(block, Text):
+            for line in filter(str.strip, block.text.split("\n")):
+                labelled = None if block.label else LABELLED.fullmatch(line)
+                found.append((labelled[1], labelled[2]) if labelled else (block.label, line.strip()))
+    return found
+
+
+def _first_lines(blocks: list[Block]) -> Brief:
+    """The first lines of an answer, and its first table."""
+    lines = [line for line in _lines(blocks) if line[0] != "note"]
+    table = next((block for block in blocks if isinstance(block, Table)), None)
+    asked = "" if not lines or lines[0][0] else lines.pop(0)[1]
+    return Brief(asked=asked, facts=tuple(lines), table=table)
