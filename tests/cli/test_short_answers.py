@@ -24,7 +24,8 @@ QUESTIONS = (
     "train --model Llama-2-70B --hardware H100-SXM --tp 8 --dp 8 --global-batch 64 --seq 4096 --zero 1",
     "train --search --devices 8 --model Llama-3.1-8B --hardware H100-SXM --global-batch 16 --seq 4096",
     "compare --static --model Llama-3.1-8B --isl 2048 --osl 256 --hardware H100-SXM,L40S --devices 1,2",
-    "compare --model Llama-3.1-8B --isl 2048 --osl 256 --hardware H100-SXM,L40S --devices 1 --simulate 0 --slo ttft=1s,tpot=30ms",
+    "compare --model Llama-3.1-8B --isl 2048 --osl 256 --hardware H100-SXM,L40S --devices 1 --simulate 0 "
+    "--slo ttft=1s,tpot=30ms",
     "serve --hardware H100-SXM --model Llama-3.1-8B --rate 6 --isl 256 --osl 16 --requests 60 --slo ttft=500ms",
     "disaggregate --model Llama-2-70B --hardware A100-SXM-80GB --tp 4 --batch 32 --isl 2048 --osl 256 "
     "--prefill hardware=H100-SXM --prefill tp=4 --rate 2",
