@@ -22,7 +22,7 @@ MAY_IMPORT = {
 
 FLOORS = {
     "jaxroof": (
-        {"version", "public", "numerics"},
+        {"version", "public", "command", "numerics"},
         {"fanout"},
         {"silicon", "model", "op", "batch", "nests"},  # vocabulary
         {"hardware", "deployment", "tracing"},

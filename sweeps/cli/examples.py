@@ -130,7 +130,7 @@ HELP = {
         ranking="--sort --top --all --prices",
     ),
     "fleet": Help("fleet", "fleet --budget 300USD/h -o day.png"),
-    "emit": Help("vllm found.json --row 1", "kubernetes found.json -o engine.yaml"),
+    "emit": Help("vllm found.json --row 1", "dynamo found.json -o deployment.yaml"),
     # design
     "sweep": Help(
         "demo -o sweep.nc",
