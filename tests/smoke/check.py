@@ -55,6 +55,7 @@ VERBS = {
     "--engine vllm -o server.toml",
     "surface": "surface import gemm/h100/data.csv -o own.nc",
     "validate": "validate area",
+    "completion": "completion bash",
 }
 """A quick command of every verb; some read what others have written."""
 
