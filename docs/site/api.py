@@ -21,8 +21,8 @@ from tests.reference import allowed, default
 PACKAGES = ("jaxroof", "hwspaces", "workloads", "sweeps", "sweeps.adapters")
 
 ABOUT = """Public names of the four packages, generated from their docstrings and declarations; everything else may
-change without notice. Numbers are in SI units. In signatures ``Scalar`` is a number of shape (): a Python float, a NumPy
-scalar, or an array or tracer of JAX. ``Array`` has one dimension or more, which its description states."""
+change without notice. Numbers are in SI units. In signatures ``Scalar`` is a number of shape (): a Python float, a
+NumPy scalar, or an array or tracer of JAX. ``Array`` has one dimension or more, which its description states."""
 
 
 def write(docs: Path) -> None:
@@ -40,12 +40,13 @@ def page(package: str) -> str:
     rows = [(f":py:obj:`{name} <{package}.{name}>`", pages.plain(summary(package, name))) for name in homes]
     parts = [pages.title(package), docstrings.described(inspect.getdoc(module) or "")]
     parts += [pages.table(("name", "content"), rows, "30 70"), f".. py:module:: {package}"]
+    rooms = {name: home.split(".")[1].replace("_", " ").capitalize() for name, (home, _) in homes.items()}
     room = ""
-    for name, (home, _) in homes.items():
+    for name in homes:
         # Names of one room stand together in the package's list.
-        if (home.split(".") + [""])[1] != room:
-            room = home.split(".")[1]
-            parts.append(pages.title(_spaced(room), 1))
+        if rooms[name] != room and len(set(rooms.values())) > 1:
+            room = rooms[name]
+            parts.append(pages.title(room, 1))
         parts.append(entry(package, name))
     return "\n\n".join(parts) + "\n"
 
@@ -67,8 +68,7 @@ def text_of(package: str, name: str) -> str:
     thing = getattr(_imported(package), name)
     if callable(thing) or inspect.ismodule(thing):
         return inspect.getdoc(thing) or ""
-    home, own = public_homes(package)[name]
-    return _constants(importlib.import_module(home)).get(own, "")
+    return _below(*public_homes(package)[name])
 
 
 def entry(package: str, name: str) -> str:
@@ -81,7 +81,7 @@ def entry(package: str, name: str) -> str:
         own = [each for each in vars(thing).values() if getattr(each, "__module__", None) == thing.__name__]
         parts = [_entry(each.__name__, each) for each in own if not each.__name__.startswith("_")]
         head = f".. py:module:: {package}.{name}\n\n.. py:currentmodule:: {package}.{name}"
-        return "\n\n".join([pages.title(name, 2), head, body, *parts, f".. py:currentmodule:: {package}"])
+        return "\n\n".join([pages.title(name, 1), head, body, *parts, f".. py:currentmodule:: {package}"])
     if not callable(thing):
         value = repr(thing)
         shown = f"   :value: {value}\n" if len(value) < 120 else ""
@@ -136,7 +136,7 @@ def fields(kind: type) -> Iterator[str]:
 
 
 def _declared(leaf: Declaration) -> str:
-    meaning = leaf.meaning.replace("{} ", "").replace("{}", "")
+    meaning = re.sub(r",? ?\{\} ?", " ", leaf.meaning).strip()
     parts = [meaning, leaf.about, allowed(leaf), (value := default(leaf)) and f"default {value}"]
     return "; ".join(part for part in parts if part)
 
@@ -181,6 +181,7 @@ def signature(function: Any, kind: str = "function") -> str:
 
 def _made(function: Any) -> str:
     text = str(inspect.signature(function))
+    text = re.sub(r"= <.*?>+(?=[,)])", "= ...", text)  # functions have no text
     names = {"float | numpy.ndarray": "Scalar", "numpy.ndarray": "Array", "collections.abc.": "", "typing.": ""}
     for written, shown in names.items():
         text = text.replace(written, shown)
@@ -227,29 +228,29 @@ _KINDS: dict[type, str] = {}
 def _linked(written: str) -> str:
     """A type of a field, with links to public structs."""
     known = set(_kinds().values())
+    # Words stand at odd places, and what is between them at even ones.
     words = re.split(r"([\w.]+)", written)
-    return "".join(
-        (f"\\ :py:obj:`~{word}`\\ " if word in known else word)
-        if place % 2
-        else word.replace("|", "\\|").replace("*", "\\*")
-        for place, word in enumerate(words)
-    ).removeprefix("\\ ").strip().removesuffix("\\")
+    words[::2] = [re.sub(r"([|*])", r"\\\1", between) for between in words[::2]]
+    words[1::2] = [f"\\ :py:obj:`~{word}`\\ " if word in known else word for word in words[1::2]]
+    return "".join(words).removeprefix("\\ ").strip().removesuffix("\\")
 
 
 def _tree(function: Any) -> ast.FunctionDef:
     return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))).body[0]  # type: ignore[return-value]
 
 
-def _constants(module: ModuleType) -> dict[str, str]:
-    """Texts below the assignments of a module."""
-    body = ast.parse(inspect.getsource(module)).body
-    found = {}
+def _below(home: str, name: str) -> str:
+    """The text below the assignment of a constant, in the module that it is from, or that this one imports it from."""
+    body = ast.parse(inspect.getsource(importlib.import_module(home))).body
     for node, after in zip(body, [*body[1:], None], strict=True):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-        for target in targets:
-            if isinstance(target, ast.Name) and _is_text(after):
-                found[target.id] = inspect.cleandoc(after.value.value)  # type: ignore[union-attr]
-    return found
+        if isinstance(node, ast.ImportFrom):
+            own = [each.name for each in node.names if (each.asname or each.name) == name]
+            if own:
+                return _below(node.module or "", own[0])
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if name in [target.id for target in targets if isinstance(target, ast.Name)]:
+            return inspect.cleandoc(after.value.value) if _is_text(after) else ""  # type: ignore[union-attr]
+    return ""
 
 
 def _is_text(node: ast.stmt | None) -> bool:
@@ -263,7 +264,3 @@ def _imported(name: str) -> ModuleType:
 
 def _first(module: ModuleType) -> str:
     return (inspect.getdoc(module) or "").partition("\n")[0]
-
-
-def _spaced(room: str) -> str:
-    return room.replace("_", " ").capitalize()

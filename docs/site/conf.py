@@ -19,6 +19,7 @@ myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_dmath_allow_digits = myst_dmath_allow_space = False
 myst_heading_anchors = 4
 highlight_language = "text"
+smartquotes = False  # -- of a flag is no dash
 
 # Notebooks run when the site is built; a cell that fails, or takes long, fails the build.
 nb_execution_mode = "cache"

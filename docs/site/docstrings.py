@@ -60,8 +60,11 @@ def _entries(body: str) -> Iterator[str]:
 def _emphasised(entries: Iterator[str]) -> Iterator[str]:
     for entry in entries:
         names, colon, text = entry.partition(": ")
-        # Names of arguments and errors are code.
-        yield f"`{names}`{colon}{text}" if colon and re.fullmatch(r"[\w*, ]+", names) else entry
+        if colon and re.fullmatch(r"[\w*, ]+", names):
+            # Names of arguments and errors are code.
+            yield ", ".join(f"`{name}`" for name in names.split(", ")) + colon + text
+        else:
+            yield entry
 
 
 def _dedented(lines: list[str]) -> str:

@@ -14,6 +14,11 @@ def title(text: str, level: int = 0) -> str:
     return f"{text}\n{RULES[level] * len(text)}\n"
 
 
+def capital(text: str) -> str:
+    """Text whose first letter is a capital."""
+    return text[:1].upper() + text[1:]
+
+
 def plain(text: str) -> str:
     """Text in which only `code` between backticks means something."""
     parts = re.split(r"(`+)(.+?)\1", text, flags=re.S)
