@@ -64,4 +64,4 @@ refit: $(VENV)/installed  ## all fits of constants on measured data of the folde
 	$(BIN)/python -m tests.evidence.refit --data $(DATA) $(WRITE)
 
 clean:
-	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png
+	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png docs/*/index.rst docs/reference/api docs/reference/cli

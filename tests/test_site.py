@@ -2,6 +2,7 @@
 
 import html.parser
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,8 @@ def test_links_lead_somewhere(site, parsed):
 
 def test_every_page_of_markdown_is_there(site):
     for path in (ROOT / "docs").rglob("*.md"):
+        if path.name == "README.md" and path.parent.name != "docs":
+            path = path.with_name("index")  # the page of its section
         assert (site / path.relative_to(ROOT / "docs").with_suffix(".html")).exists(), path
 
 
@@ -119,13 +122,49 @@ def test_cells_of_the_matrix_have_colours_by_their_figures(site):
         assert int(colour) == sum(float(median) > limit for limit in (5, 10, 20, 40))
 
 
-def test_prices_are_no_equations():
-    from markdown_it import MarkdownIt
-    from mdit_py_plugins.dollarmath import dollarmath_plugin
+def test_search_works_from_files(site):
+    browsers = pytest.importorskip("playwright.sync_api", reason="clicks need Playwright: pip install playwright")
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("clicks need Chromium: apt-get install chromium")
+    with browsers.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        asked = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((site / "index.html").as_uri())
+        page.fill("input[name=q]", "roofline")
+        page.press("input[name=q]", "Enter")
+        page.click("#search-results li a")
+        page.wait_for_load_state()
+        assert "search.html" not in page.url and "roofline" in page.inner_text("body").lower()
+        # Wide tables scroll inside the page, on a phone too.
+        page.set_viewport_size({"width": 390, "height": 844})
+        for name in ("index", "evidence/matrix", "reference/numbers", "reference/api/jaxroof", "guide/serving"):
+            page.goto((site / f"{name}.html").as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        browser.close()
+    assert all(url.startswith(("file:", "data:")) for url in asked)
 
-    reader = MarkdownIt().use(dollarmath_plugin, allow_digits=False, allow_space=False)
-    assert "math" not in reader.render("It costs $2.10 an hour, or $3 to $4 at night, and $ 5 on demand.")
-    assert "math" in reader.render("The time $t = w / r$ of an op.")
+
+SMALL = """
+import sys
+sys.path.insert(0, {root!r})
+from docs.site.conf import myst_dmath_allow_digits, myst_dmath_allow_space, myst_enable_extensions
+from docs.site.math import setup
+extensions, html_theme, html_math_renderer = ["myst_parser"], "basic", "mathml"
+"""
+
+
+def test_equations_need_no_script_and_prices_are_none(tmp_path):
+    (tmp_path / "conf.py").write_text(SMALL.format(root=str(ROOT)))
+    text = "It costs $2.10 an hour, or $3 to $4 at night, and $ 5 on demand.\n"
+    (tmp_path / "index.md").write_text(f"# Page\n\n{text}\nThe time $t = w / r$ of an op:\n\n$$\\frac{{a}}{{b}}$$\n")
+    words = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", str(tmp_path), str(tmp_path / "out")]
+    subprocess.run(words, check=True)
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert text.strip() in page
+    assert page.count("<math") == 2 and "mathjax.js" not in page.lower()
 
 
 def test_docstrings_become_fields():
@@ -150,3 +189,13 @@ def test_sections_have_the_pages_of_the_tables_in_their_order(tmp_path):
     text = sections.index(tmp_path, "guide", "Guide", listed)
     assert text.index("   c\n") < text.index(":doc:`B </guide/b>`") < text.index(":doc:`A </guide/a>`")
     assert re.search(r":hidden:\n\n   b\n   a\n", text)
+
+
+def test_the_page_of_a_section_is_its_readme(tmp_path):
+    (tmp_path / "notebooks").mkdir()
+    for name in ("a", "b", "README"):
+        (tmp_path / "notebooks" / f"{name}.md").write_text("# Notebooks\n\n[B](b.md), [guide](../guide/c.md)\n")
+    text = sections.index(tmp_path, "notebooks", "Notebooks", "")
+    assert ".. include:: README.md" in text and text.index("   a\n") < text.index("   b\n")
+    assert "README\n" not in text.replace("README.md", "")
+    assert sections.linked("[n](../notebooks/README.md)") == "[n](../notebooks/index.rst)"

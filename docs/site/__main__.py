@@ -1,6 +1,7 @@
 """The site: `python -m docs.site` builds build/site; a warning fails it. Prints pages, seconds and warnings."""
 
 import argparse
+import re
 import subprocess
 import sys
 import time
@@ -21,8 +22,10 @@ def main() -> int:
         words += ["-D", "nb_execution_mode=off"]
     begun = time.monotonic()
     done = subprocess.run([sys.executable, *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
-    print(done.stderr, end="", file=sys.stderr)
-    warnings = sum("WARNING" in line or "ERROR" in line for line in done.stderr.splitlines())
+    # Kernels of notebooks say there how they run.
+    said = [line for line in done.stderr.splitlines() if line and not re.search(r"IPKernelApp|INFO traitlets", line)]
+    print("\n".join(said), file=sys.stderr)
+    warnings = sum("WARNING: " in line or "ERROR: " in line for line in said)
     pages = len(list(options.to.rglob("*.html")))
     print(f"{pages} pages in {time.monotonic() - begun:.0f} s, {warnings} warnings: {options.to / 'index.html'}")
     return done.returncode

@@ -11,7 +11,7 @@ from jaxroof.version import VERSION  # noqa: E402
 
 project, release, language = "jaxroof", VERSION, "en"
 extensions = ["myst_nb"]
-exclude_patterns = ["site", "examples", "pictures"]
+exclude_patterns = ["site", "examples", "pictures", "*/README.md"]
 suppress_warnings = ["myst.header"]  # evidence skips a level where a table has its own title
 
 # Markdown: anchors as GitHub makes them, equations between dollars, and prices such as $2.10 left alone.
@@ -47,3 +47,4 @@ def setup(app):  # noqa: ANN201
     doctrees.setup(app)
     for part in (api, verbs, sections):
         app.connect("builder-inited", lambda app, part=part: part.write(Path(app.srcdir)))
+    app.connect("source-read", lambda app, name, text: text.append(sections.linked(text.pop())))
