@@ -24,6 +24,7 @@ VERBS = {
     "map": "loop nests of a layer or a network on an accelerator: accesses, time, energy, the best mappings",
     "plot": "a picture of a sweep's file, a step's roofline or power, or a device's dies",
     "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
+    "ui": "a local page in the browser: hardware, model, deployment and load as controls, and the answer beside them",
     "hardware": "the accelerators of the catalogue",
     "space": "design spaces of hardware that could be built: knobs, laws, and what is held",
     "models": "the models of the catalogue",
