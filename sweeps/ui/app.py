@@ -44,7 +44,8 @@ def listening(port: int) -> socket.socket:
     Raises:
       ValueError: one line, where the port is not to be had.
     """
-    own = socket.socket()
+    # With the protocol named, asyncio sends small packets at once; else every answer would wait 40 ms for an ACK.
+    own = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     # A port whose last server has just ended may be taken again.
     own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
