@@ -184,6 +184,7 @@ HELP = {
     # show
     "hardware": Help("H100-SXM", "--template"),
     "models": Help("Llama-3.1-8B", "./config.json"),
+    "ui": Help("", "--port 8400 --no-open"),
     "plot": Help(
         "sweep.nc --metric tpot -o sweep.png",
         "--kind roofline --hardware H100-SXM --model Llama-3.1-8B --prefill 2048 -o roofline.png",

@@ -38,6 +38,7 @@ GROUPS = {
         "validate": "predictions against measured data",
     },
     "show": {
+        "ui": "a page in the browser with sliders, and the answer beside them",
         "hardware": "accelerators of the catalogue, or everything about one",
         "models": "models of the catalogue, or everything about one",
         "plot": "a picture of a sweep's file, a step's roofline or power, or dies",
