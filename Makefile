@@ -44,7 +44,7 @@ endif
 gpu: $(VENV)/installed  ## figures of JAX's devices, beside targets; on a CPU of a hundredth of the points
 	$(BIN)/python -W ignore -m tests.bench.gpu
 
-docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md and docs/guide, as today's commands make them
+docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md, docs/guide and docs/learn, as today's commands make them
 	$(BIN)/python -m tests.pages
 
 docs-check: $(VENV)/installed  ## whether these blocks are what the commands print today, slow ones too
