@@ -51,7 +51,7 @@ $(VENV)/documented: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	touch $@
 
-docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md and docs/guide, as today's commands make them
+docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md, docs/guide and docs/learn, as today's commands make them
 	$(BIN)/python -m tests.pages
 
 docs-check: $(VENV)/installed  ## whether these blocks are what the commands print today, slow ones too

@@ -26,7 +26,11 @@ import shlex
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    *sorted((ROOT / "docs" / "guide").glob("*.md")),
+    *sorted((ROOT / "docs" / "learn").glob("*.md")),
+)
 
 COMMENT = re.compile(r"<!-- (output|picture|file)\b(.*?) -->\n+", re.S)
 FENCED = re.compile(r"```(\w*)\n(.*?)```\n", re.S)

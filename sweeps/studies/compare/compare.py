@@ -64,7 +64,7 @@ def compare(
       adapters: low-rank adapters that requests run with: "rank=16,loaded=32,targets=q,v".
       node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
       set: any number of accelerators or the deployment, by dotted path.
-      simulate: places of every accelerator that are simulated at most; 0: none.
+      simulate: candidates of every accelerator that are simulated at most; 0: none.
       disaggregated: whether pools that only prefill or only decode are ranked among them; of every accelerator those
         are simulated whose estimate is better than all of it that is simulated; they are left out where classes of
         requests have limits of their own.
