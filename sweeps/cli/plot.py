@@ -111,10 +111,10 @@ def _of_case(options: argparse.Namespace, kind: str) -> Any:
     steps, batches = common.given(options, step.NUMBERS), common.given(options, BATCH_FLAGS)
     if steps and batches:
         raise ValueError(f"{steps[0]} is of one step and {batches[0]} of a batch: give one of them")
-    case = request.request_case(options) if batches else step.step_case(options)
-    what = batch_text(case) if batches else step_text(case)
+    of, said = (request.request_case, batch_text) if batches else (step.step_case, step_text)
+    case = of(options)
     # Kinds of pictures are modules of the same name as their function.
-    return getattr(importlib.import_module(f"sweeps.show.{kind}"), kind)(case, what=what)
+    return getattr(importlib.import_module(f"sweeps.show.{kind}"), kind)(case, what=said(case))
 
 
 def _floorplan(options: argparse.Namespace) -> Any:
