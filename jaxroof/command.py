@@ -40,7 +40,7 @@ def refusal() -> str | None:
         with open(own, encoding="utf-8") as file:
             if OWN not in file.read():
                 return (
-                    f"another project named {name} is installed over jaxroof's package, {own}: give it a virtual environment, "
-                    f"or `pip uninstall {name}` and install it again"
+                    f"another project named {name} is installed over jaxroof's package, {own}: give it a virtual "
+                    f"environment, or `pip uninstall {name}` and install it again"
                 )
     return None

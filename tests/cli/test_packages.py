@@ -50,7 +50,7 @@ def test_a_package_that_is_installed_over_it_is_refused(tmp_path):
     done = started(tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("jaxroof: another project named sweeps is installed over jaxroof's package")
-    assert "`pip uninstall sweeps` and install jaxroof again\n" in done.stderr and done.stderr.count("\n") == 1
+    assert "`pip uninstall sweeps` and install it again\n" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_package_that_is_missing_is_refused(tmp_path):
