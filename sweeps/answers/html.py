@@ -4,7 +4,7 @@ import html
 
 from jaxroof.version import VERSION
 from sweeps.answers.answer import Block, Table
-from sweeps.answers.brief import Brief
+from sweeps.answers.brief import Brief, narrowed
 from sweeps.ask.text import escaped
 
 STYLE = """
@@ -68,6 +68,26 @@ class Page:
         if self._line.strip():
             self._parts.append(f"<pre>{_shown(self._line.strip(chr(10)))}</pre>")
         self._line = ""
+
+
+def fragment(brief: Brief, width: int, rows: int) -> str:
+    """The short form of an answer as a part of another page, such as a notebook, in that page's style.
+
+    Args:
+      width: columns that a table may take.
+      rows: of its table at most, or where it has none, of facts.
+    """
+    parts = [f"<p>{_shown(brief.asked)}<br><b>{_shown(brief.answer)}</b></p>"]
+    if brief.table is not None:
+        table = narrowed(brief.table, width)
+        parts.append(_table(Table(table.columns, [table.rows[:rows]])))
+        left = len(table.rows) - rows
+        parts += [f"<p>... {left:,} more rows: .table()</p>"] if left > 0 else []
+        rows = 0
+    facts = [f"<tr><th>{_shown(label)}</th><td>{_shown(text)}</td></tr>" for label, text in brief.facts[:rows]]
+    if facts:
+        parts.append(f'<table style="text-align: left"><tbody>{"".join(facts)}</tbody></table>')
+    return f"<div>{''.join(parts)}</div>"
 
 
 def _table(table: Table) -> str:

@@ -1,5 +1,6 @@
 """Answers on the screen: text and tables as wide as the terminal, or plain lines where there is none."""
 
+import io
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -45,8 +46,8 @@ def console(error: bool = False) -> Console:
 class Screen:
     """Prints every block as it comes."""
 
-    def __init__(self) -> None:
-        self._console = console()
+    def __init__(self, of: Console | None = None) -> None:
+        self._console = console() if of is None else of
 
     @property
     def width(self) -> int:
@@ -62,6 +63,16 @@ class Screen:
 
     def brief(self, brief: Brief) -> None:
         """The whole is shown."""
+
+
+def text(blocks: Iterable[Block], width: int = PIPE_WIDTH) -> str:
+    """Blocks as plain lines of `width` columns."""
+    stream = io.StringIO()
+    plain: dict[str, Any] = {"force_terminal": False, "force_jupyter": False, "color_system": None}
+    screen = Screen(_Console(file=stream, width=width, markup=False, highlight=False, emoji=False, **plain))
+    for block in blocks:
+        screen.show(block)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n")
 
 
 def _drawn(table: Table) -> Drawn:
