@@ -48,9 +48,7 @@ def print_answer(
         out.print(shown)
 
 
-def print_points(
-    options: Any, asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]
-) -> None:
+def print_points(options: Any, asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]) -> None:
     """Print a row for every point of a sweep, and how far its accelerators are beyond the evidence at the first one."""
     from hwspaces import efficiency, formatted
     from sweeps.answers import tables
@@ -115,9 +113,7 @@ def points(asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]
     return {**data.attrs, "beyond": beyond, "notes": list(notes), "points": rows}
 
 
-def record(
-    options: Any, asked: Any, device: Any, sizes: dict[str, float], answer: Any
-) -> dict[str, Any]:
+def record(options: Any, asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> dict[str, Any]:
     """The answer to one point for machines."""
     import dataclasses
 

@@ -15,8 +15,8 @@ def training_case(
     hardware: str,
     model: str,
     workload: Mapping[str, Any],
-    deployment: Mapping[str, Any],
     *,
+    deployment: Mapping[str, Any] | None = None,
     weights: str | None = None,
     precision: str | None = None,
     check: bool = True,
@@ -46,7 +46,7 @@ def training_case(
         if work["offload"] != "optimizer":
             raise ValueError(f"offload = {work['offload']!r} must be optimizer")
         work["offload"] = 1.0
-    given = {name: value for name, value in deployment.items() if value is not None}
+    given = {name: value for name, value in (deployment or {}).items() if value is not None}
     degrees = {name: int(leaf_number(f"deployment.{name}", given.pop(name))) for name in DEGREES if name in given}
     spread = settings(degrees) | given
     named = {"weights": stored, "workload": work, "deployment": spread, "check": check}

@@ -100,8 +100,8 @@ class Questions:
         Example:
           data.jaxroof.plot("pareto", x="tpot", y="tokens_per_second_per_device").savefig("front.png")
         """
-        from sweeps.show.of_file import KINDS, drawn
         from sweeps.data.labels import known
+        from sweeps.show.of_file import KINDS, drawn
 
         places = [at] if isinstance(at, str) else list(at)
         return drawn(self._dataset, known(kind, KINDS, "picture of a dataset,"), x, y, metric, places)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from sweeps.entries.keywords import CaseKeys
+    from sweeps.ask.keywords import CaseKeys
 
 OP_FIGURES = ("time", "flops", "bytes")
 """Figures of an op that are variables of a dataset."""
@@ -80,7 +80,6 @@ def train(
     model: str,
     *,
     workload: Mapping[str, Any],
-    deployment: Mapping[str, Any] | None = None,
     precision: str | None = None,
     **words: "Unpack[CaseKeys]",
 ) -> "CaseResult":
@@ -97,13 +96,12 @@ def train(
       ValueError: one line that names what is wrong, its value and what is allowed.
 
     Example:
-      found = sweeps.train(
-          "H100-SXM", "Llama-2-70B", workload={"global_batch": 64, "seq": 4096, "zero": 1}, deployment={"tp": 8, "dp": 8}
-      )
+      work = {"global_batch": 64, "seq": 4096, "zero": 1}
+      found = sweeps.train("H100-SXM", "Llama-2-70B", workload=work, deployment={"tp": 8, "dp": 8})
       found.metrics["mfu"]
     """
     given = fields(words)
-    asked = training_case(hardware, model, workload, deployment or {}, precision=precision, **given)
+    asked = training_case(hardware, model, workload, precision=precision, **given)
     return CaseResult.of(answer(asked), case=asked, job="train", settings=given.get("overrides", {}))
 
 

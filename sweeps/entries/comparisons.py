@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from sweeps.entries.keywords import CompareKeys, StaticKeys
+    from sweeps.ask.keywords import CompareKeys, StaticKeys
 
 DRAWN = 20
 """Rows that are drawn, as many as the command prints."""
@@ -83,7 +83,7 @@ class CompareResult(Result, served.Comparison):
           ValueError: one line, where several precisions of the weights were compared, which are not one dataset.
         """
         if len(self.questions) > 1:
-            raise ValueError(f"weights {', '.join(map(str, self.questions))} are not one dataset: compare them one by one")
+            raise ValueError(f"weights {', '.join(map(str, self.questions))} are not one dataset: ask for each alone")
         return served.dataset(self)
 
     def table(self) -> "pd.DataFrame":

@@ -13,9 +13,10 @@ from sweeps.ask.spec import content
 from sweeps.ask.words import SweepWords
 from sweeps.entries.result import Result
 from sweeps.studies.fleet import answer as fleets
-from sweeps.studies.optimize import search
+from sweeps.studies.optimize import spec as specs
 from sweeps.studies.optimize.optimum import Optimum
 from sweeps.studies.optimize.result import dataset, record
+from sweeps.studies.optimize.search import searched
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from sweeps.entries.keywords import SweepKeys
+    from sweeps.ask.keywords import SweepKeys
 
 
 @takes(SweepWords, keys=True)
@@ -58,9 +59,11 @@ def optimize(
     """
     tables = {"optimize": optimize, "constraints": constraints}
     given = {**keys, **{name: table for name, table in tables.items() if table is not None}}
-    base = source or {}
-    asked = {**(content(pathlib.Path(base)) if not isinstance(base, Mapping) else base), **given}
-    return OptimizeResult.of(search.optimize(asked, progress))
+    asked = source if source is not None else {}
+    if given:
+        asked = {**(asked if isinstance(asked, Mapping) else content(pathlib.Path(asked))), **given}
+    question = specs.read(asked)
+    return OptimizeResult.of(searched(specs.made(question), question.search, progress))
 
 
 class OptimizeResult(Result, Optimum):
@@ -147,7 +150,7 @@ class FleetResult(Result, fleets.FleetPlan):
         coordinates = {
             "hardware": np.array([one.name for one in question.supplies], object),
             "request_class": np.array([one.name for one in question.classes], object),
-            "hour": np.arange(fleets.HOURS),
+            "hour": np.arange(self.served.shape[1]),
         }
         return xr.Dataset(variables, coordinates, {"usd_per_year": self.cost})
 

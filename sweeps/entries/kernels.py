@@ -147,7 +147,8 @@ def collective(
     if isinstance(size, str):
         sizes = message_sizes(size, str(step))
     else:
-        sizes = np.array([quantity(one, "B", "size") for one in (size if isinstance(size, list | tuple) else [size])])
+        several: Any = size if isinstance(size, list | tuple) else [size]
+        sizes = np.array([quantity(one, "B", "size") for one in several])
     found = times_of_collective(hardware, kind, float(devices), sizes, stride, efficiency, set)
     return CollectiveResult(found)
 

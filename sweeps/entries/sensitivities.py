@@ -1,4 +1,4 @@
-"""Sensitivities in Python: how much each metric of a point, of a sweep or of a simulated service follows each number."""
+"""Sensitivities in Python: how much each metric of a point, a sweep or a simulated service follows each number."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from sweeps.entries.keywords import SweepKeys
+    from sweeps.ask.keywords import SweepKeys
 
 SHOWN = 20
 """Knobs that are shown, as many as the command prints."""
@@ -55,7 +55,7 @@ def sensitivity(
       source: a specification: a TOML file, a dictionary, or a sweep's netCDF file; `keys` add to or replace its keys,
         which are those of `sweeps.sweep`: job, hardware, model, workload, deployment ...
       metrics: real-valued ones of the job; None: the most asked for.
-      knobs: dotted paths, or parts before them ("hardware.links"); None: every number of hardware, deployment, workload.
+      knobs: dotted paths, or parts before them ("hardware.links"); None: all of hardware, deployment and workload.
       pairs: of so many knobs, which replace or need each other; at a point.
       smoothing: exponent of gradients at ridges; 0: exact ones.
       progress: called with the number of points that every piece of a map adds.
@@ -92,8 +92,10 @@ def question_text(job: str, case: Case, settings: Mapping[str, Any]) -> str:
 
     if job == "train":
         return train.heading(case)
-    what = {"step": step.step_text, "request": request.batch_text}.get(job, lambda case: job)(case)
-    return heading(case, what, {path: str(value) for path, value in settings.items()})
+    texts = {"step": step.step_text, "request": request.batch_text}
+    return heading(
+        case, texts[job](case) if job in texts else job, {path: str(value) for path, value in settings.items()}
+    )
 
 
 def service_ranking(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from sweeps.entries.keywords import ServeKeys
+    from sweeps.ask.keywords import CapacityKeys, ServeKeys
 
 
 @takes(ServedEntryWords)
@@ -126,7 +126,7 @@ def capacity(
     node: int | None = None,
     tolerance: float = searches.TOLERANCE,
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
-    **words: "Unpack[ServeKeys]",
+    **words: "Unpack[CapacityKeys]",
 ) -> "CapacityResult":
     """The largest load at which each of many accelerators keeps its limits, as `jaxroof capacity` finds it.
 
@@ -152,8 +152,8 @@ def capacity(
         from hwspaces import rented_names
 
         hardware = rented_names() if hardware == "all" else [name.strip() for name in hardware.split(",")]
-    loads = {"rates": rates, "concurrencies": concurrencies, "closed": closed}
-    how = {"share": share, "tp": tp, "node": node, "tolerance": tolerance, "begun": begun}
+    loads: dict[str, Any] = {"rates": rates, "concurrencies": concurrencies, "closed": closed}
+    how: dict[str, Any] = {"share": share, "tp": tp, "node": node, "tolerance": tolerance, "begun": begun}
     return CapacityResult.of(searches.capacity(model, hardware, slo, **loads, **how, **fields(words)))
 
 
@@ -198,7 +198,7 @@ def service_capacity(
     share: float | str = SHARE,
     tolerance: float = rates.TOLERANCE,
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
-    **words: "Unpack[ServeKeys]",
+    **words: "Unpack[CapacityKeys]",
 ) -> "ServiceCapacityResult":
     """The largest rate at which a whole service keeps its limits, as `jaxroof capacity --router` finds it.
 
@@ -218,7 +218,7 @@ def service_capacity(
       sweeps.service_capacity("Llama-3.1-8B", "H100-SXM", "ttft=500ms,tpot=40ms", isl=1024, osl=128,
         deployment={"dp": 4}, router="least_requests").load
     """
-    how = {"share": share, "tolerance": tolerance, "begun": begun}
+    how: dict[str, Any] = {"share": share, "tolerance": tolerance, "begun": begun}
     return ServiceCapacityResult.of(rates.service_capacity(model, hardware, slo, **how, **fields(words)))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sweeps.show.served import DIAMETER, MOST, ranking
-from sweeps.studies.compare.compare import compare
+from sweeps.entries.comparisons import compare
 
 PAIR = ("H100-SXM", "MI300X")
 

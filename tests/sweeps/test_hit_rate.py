@@ -7,7 +7,7 @@ import pytest
 
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.spec import ServeSpec
-from sweeps.studies.compare.compare import compare
+from sweeps.entries.comparisons import compare
 from tests.commands import printed, refused
 
 FLAGS = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--efficiency", "derated", "--isl", 1000, "--osl", 20)

@@ -16,7 +16,7 @@ from sweeps.serving.capacity import capacity
 from sweeps.serving.files import dataset
 from sweeps.serving.run import simulation
 from sweeps.serving.target import keeps, missed_text
-from sweeps.studies.compare.compare import compare
+from sweeps.entries.comparisons import compare
 from sweeps.studies.compare.requests import ServedRequests, demand
 from workloads.streams.classes import classes_of
 from workloads.streams.streams import mean_rate

@@ -20,7 +20,7 @@ from sweeps.run.answer import answer
 from sweeps.run.evidence import Beyond
 from sweeps.studies.compare.advice import changes
 from sweeps.studies.compare.candidates import columns, room
-from sweeps.studies.compare.compare import compare
+from sweeps.entries.comparisons import compare
 from sweeps.studies.compare.estimate import ROWS, sequences
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.question import question

@@ -20,7 +20,7 @@ from sweeps.run.simulated.objective import Target
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.run import setup, simulation
 from sweeps.studies.compare import simulate
-from sweeps.studies.compare.compare import compare
+from sweeps.entries.comparisons import compare
 from sweeps.studies.compare.comparison import Comparison, dataset
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.search import contending

@@ -11,7 +11,7 @@ from sweeps.cli import main
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.fleet import fleet
 from sweeps.serving.run import setup
-from sweeps.studies.compare.compare import compare
+from sweeps.entries.comparisons import compare
 from sweeps.studies.fleet.question import question
 from tests.commands import refused
 

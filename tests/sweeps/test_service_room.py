@@ -14,7 +14,7 @@ from sweeps.run.simulated.service_room import FEW, common_room
 from sweeps.run.simulated.simulation import drafting_tables
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.run import setup
-from sweeps.studies.compare.compare import compare
+from sweeps.entries.comparisons import compare
 
 pytestmark = pytest.mark.xdist_group("simulated services")
 

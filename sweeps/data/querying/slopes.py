@@ -43,12 +43,13 @@ def slopes(dataset: xr.Dataset, metric: str) -> xr.Dataset:
     values = masked(dataset, metric)
     values = values.where(values > 0.0)
     found = _fitted if labels.is_sample(dataset) else _between
-    array = found(dataset, np.log(values), numbers)
+    array = found(dataset, values.copy(data=np.log(values.values)), numbers)
     attributes = variable_attributes(name, array.dtype)
     attributes["long_name"] += ", between points of the dataset"
     labelled = array.assign_coords(knob=("knob", np.array(numbers, object), {"units": "1", "long_name": "axis"}))
     coordinates = {dim: dataset[dim] for dim in array.dims if dim in dataset.coords}
-    return labelled.assign_attrs(attributes).assign_coords(coordinates).to_dataset(name=name).assign_attrs(dataset.attrs)
+    found_slopes = labelled.assign_attrs(attributes).assign_coords(coordinates).to_dataset(name=name)
+    return found_slopes.assign_attrs(dataset.attrs)
 
 
 def _is_scale(axis: xr.DataArray) -> bool:

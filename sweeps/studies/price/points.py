@@ -78,7 +78,7 @@ def priced(
       ValueError: one line: a size without a value or a value without a size, elasticities of several points.
     """
     require_sizes(question, sizes)
-    first = {name: values[0] for name, values in sizes.items()}
+    first: dict[str, Any] = {name: values[0] for name, values in sizes.items()}
     answer = question.answer(devices[0], efficiency, **first)
     found = Priced(question, tuple(devices), sizes, leaves, efficiency, answer, {})
     if not elasticities:
