@@ -22,10 +22,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def drawn():
-    axes = {
-        "workload.batch": {"from": 1, "to": 64, "log": True},
-        "hardware.memory.hbm.bandwidth": sweeps.log(1e12, 4e12),
-    }
+    axes = {"workload.batch": sweeps.log(1, 64), "hardware.memory.hbm.bandwidth": sweeps.log(1e12, 4e12)}
     sample = {"points": 40, "seed": 1}
     place = {**SPEC, "hardware": "H100-SXM"}
     return sweeps.sweep(**place, workload={"isl": 1024, "osl": 64}, mode="sample", sample=sample, axes=axes)
@@ -93,9 +90,8 @@ def test_elasticities_between_neighbours(data):
 def test_elasticities_are_gradients_where_the_dataset_has_them():
     work = {"batch": 8, "isl": 1024, "osl": 64}
     point = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "efficiency": "derated"}
-    exact = sweeps.sensitivity(
-        **point, workload=work, metrics=["tpot"], knobs=["hardware.memory.hbm.bandwidth"]
-    ).dataset
+    knobs = ["hardware.memory.hbm.bandwidth"]
+    exact = sweeps.sensitivity(**point, workload=work, metrics=["tpot"], knobs=knobs).dataset
     assert exact.jaxroof.sensitivity("tpot").elasticity_of_tpot.item() == exact.elasticity_of_tpot.item()
     axes = {"hardware.memory.hbm.bandwidth": [3.31e12, 3.35e12, 3.39e12]}
     close = sweeps.sweep(**point, workload=work, axes=axes, output={"dtype": "float64"}).jaxroof.sensitivity("tpot")
