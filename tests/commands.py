@@ -5,11 +5,16 @@ from sweeps.cli.verbs import VERBS
 
 
 def printed(capsys, *words, progress: bool = False) -> str:
-    """What a command prints that ends well, with nothing on stderr.
+    """The whole answer of a command that ends well, with nothing on stderr.
 
     Args:
       progress: on a slow machine there may be lines of progress on stderr.
     """
+    return shown(capsys, *words, "-v", progress=progress)
+
+
+def shown(capsys, *words, progress: bool = False) -> str:
+    """What such a command prints, exactly as it is given."""
     status = main([str(word) for word in words])
     out, err = capsys.readouterr()
     assert status == 0, err

@@ -34,8 +34,8 @@ def _topic(note: str) -> str:
 def _matters(case: Case, metrics: dict[str, Any], topic: str) -> bool:
     hardware, count = case.scenario.hardware, devices(case.scenario.deployment)
     if topic.startswith("links."):
-        domain = hardware.links.scale_up.devices
-        return bool(count > (domain if topic.startswith("links.scale_out") else 1.0))
+        within, beyond = hardware.links.scale_up, topic.startswith("links.scale_out")
+        return bool(count > (within.devices if beyond and within is not None else 1.0))
     if topic.startswith(("energy.", "power.")):
         return any(value > THROTTLED for name, value in metrics.items() if name.endswith("slowdown"))
     # Costs of making and owning decide only where nobody rents the device out.

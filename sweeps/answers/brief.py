@@ -1,4 +1,4 @@
-"""The short form of an answer, which fits a screen: a sentence, what binds, the first rows, assumptions, what to ask."""
+"""The short form of an answer, which fits a screen: a sentence, what binds, the first rows, assumptions."""
 
 import dataclasses
 import textwrap
@@ -27,12 +27,13 @@ LEAST_ROWS = 3
 class Brief:
     """The short form of an answer.
 
-    `asked` is the question in a line, `answer` a sentence or two. Facts are pairs of a label and a line, in the order of
-    their weight. Of the table the first rows are shown. `notes` are whole; `matter` says what those are about that
+    `asked` is the question in a line, `answer` a sentence or two. Facts are pairs of a label and a line, those that say
+    most first. Of the table the first rows are shown. `notes` are whole; `matter` says what those are about that
     change the figures shown. `next` is a command that goes on from here.
     """
 
     asked: str
+    setting: str = ""  # of the question, where it finds room in that line
     answer: str = ""
     facts: tuple[tuple[str, str], ...] = ()
     table: Table | None = None
@@ -47,7 +48,9 @@ class Brief:
           python: the last lines name what an answer has in Python, in place of flags and of the next command.
         """
         width = min(width, WIDTH)
-        head = [*_wrapped(self.asked, width, 1), *_wrapped(self.answer, width, 2)]
+        whole = f"{self.asked}; {self.setting}"
+        asked = whole if self.setting and len(whole) <= width else self.asked
+        head = [*_wrapped(asked, width, 1), *_wrapped(self.answer, width, 2)]
         tail = self._tail(width, python)
         room = most - len(head) - len(tail)
         # A few rows come first, then facts, then more rows.

@@ -8,6 +8,7 @@ import hwspaces
 from hwspaces import formatted
 from hwspaces.accelerators.prices import servers_text
 from sweeps.answers import tables
+from sweeps.answers.brief import Brief
 from sweeps.data.labels import number
 from sweeps.run.simulated.load import Load
 from sweeps.run.simulated.policies import policy_record, policy_text
@@ -24,6 +25,7 @@ COSTS = {"usd_per_million_tokens": "USD/M\ntokens", "usd_per_million_prompt_toke
 def show(search: Search, files: Iterable[str]) -> None:
     """Print the report, and which files are written."""
     out = tables.console()
+    out.brief(brief(search))
     # Loads of the curve: numbers of clients in a closed loop, requests/s in an open one.
     fleet, loads = search.fleet, search.curve["concurrency" if search.closed else "rate"].values
     what = "clients" if search.closed else "requests/s"
@@ -67,6 +69,40 @@ def show(search: Search, files: Iterable[str]) -> None:
         out.print(f"        {len(fleet.requests.stream):,} requests, as with fewer of them some have no limit")
     tables.print_lines(out, "note", dict.fromkeys((*fleet.notes, *fleet.model.notes)))
     tables.print_lines(out, "file", files)
+
+
+def brief(search: Search) -> Brief:
+    """The search on a screen: the accelerator that serves most for its price, and the others."""
+    fleet, loads = search.fleet, search.curve["concurrency" if search.closed else "rate"].values
+    what = "clients" if search.closed else "requests/s"
+    able = [one for one in search.capacities if one.state != NEVER]
+    failed = [one for one in search.capacities if one.state == NEVER]
+    notes = tuple(dict.fromkeys((*fleet.notes, *fleet.model.notes)))
+    asked, setting = f"{fleet.model.name}: {what} at which {search.target.text}", _requests(fleet.requests)
+    misses = tuple((one.place.label, one.missed) for one in failed)
+    if not able:
+        return Brief(asked, setting, f"Nothing keeps it at {number(loads[0])} {what}.", misses, notes=notes)
+    first, priced = able[0], any(math.isfinite(one.per_dollar) for one in able)
+    more = "at least " if first.state == MORE else ""
+    sentence = f"{first.place.devices} x {first.place.label}: {more}{number(first.load)} {what}"
+    sentence += f", {_number(first.per_dollar)} requests per USD" if math.isfinite(first.per_dollar) else ""
+    heads = ("devices", what, "per device", *(["per USD"] if priced else []), "TTFT p99", "TPOT p99")
+    listing = tables.short_table("#", "accelerator", *heads, texts=("accelerator",))
+    for rank, one in enumerate(able, 1):
+        bound = ">= " if one.state == MORE else ""
+        cells = [str(one.place.devices), f"{bound}{number(one.load)}", f"{bound}{number(one.per_device)}"]
+        cells += [_number(one.per_dollar)] if priced else []
+        times = [_time(one.metrics[name]) if name in one.metrics else "-" for name in ("ttft_p99", "tpot_p99")]
+        listing.add_row(str(rank) if search.ranked else "-", one.place.label, *cells, *times)
+    return Brief(
+        asked=asked,
+        setting=setting,
+        answer=sentence,
+        facts=(("limited", f"a larger load of the first: {first.missed}"), *misses),
+        table=listing,
+        notes=notes,
+        next="in every layout: jaxroof compare",
+    )
 
 
 def record(search: Search) -> dict[str, Any]:

@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 
 import hwspaces
-from sweeps.answers.tables import console, finite_text, print_lines, rows_by_reason, table, write_csv
+from sweeps.answers.brief import Brief
+from sweeps.answers.request import engine_text
+from sweeps.answers.tables import (
+    clipped,
+    console,
+    finite_text,
+    print_lines,
+    rows_by_reason,
+    short_table,
+    table,
+    write_csv,
+)
 from sweeps.ask.names import variable
 from sweeps.data.labels import number
 from sweeps.studies.compare.comparison import Comparison
@@ -31,6 +42,7 @@ OF_PROMPTS = {
 def show(comparison: Comparison, shown: Sequence[Row], top: int, every: bool) -> None:
     """Print the ranking, its reasons, and what the numbers are of."""
     out, question = console(), comparison.question
+    out.brief(brief(comparison, shown[:top]))
     out.print(_heading(comparison))
     for one in question.requests.classes:
         out.print(f"{one.text}: {question.target.classes[one.name].text}")
@@ -54,6 +66,70 @@ def show(comparison: Comparison, shown: Sequence[Row], top: int, every: bool) ->
     _print_reasons(out, comparison, every)
     out.print()
     _print_summary(out, comparison, shown)
+
+
+def brief(comparison: Comparison, rows: Sequence[Row]) -> Brief:
+    """The ranking on a screen: the best row in a sentence, the first rows, what stops a larger load."""
+    question = comparison.question
+    asked, engine = _heading(comparison), engine_text(hwspaces.engine(question.engine).text)
+    if not rows:
+        misses = [f"{row.hardware}: {row.reason}" for row in comparison.nearest_misses]
+        facts = tuple(("", miss) for miss in misses)
+        return Brief(asked, engine, "Nothing serves the requests within the limits.", facts, notes=question.notes)
+    first = rows[0]
+    low, high = (number(end, 2) for end in comparison.trust(first).interval(first.metrics[comparison.metric]))
+    what = SHORT.get(comparison.metric, comparison.metric)
+    sentence = f"{row_text(comparison, first, most=40)} (90 % interval of {what} {low} to {high})"
+    facts = [("limited", f"a larger load of row 1 by {first.binds}")]
+    facts += [("helps", advice) for advice in comparison.advice(rows[:1]) if advice]
+    known = next((row for row in rows if not comparison.trust(row).extrapolated), None)
+    if known is None:
+        facts.insert(0, ("evidence", "every row is beyond it (?): intervals are wider"))
+    elif known is not first:
+        rank = rows.index(known) + 1
+        facts.insert(0, ("evidence", f"row 1 is beyond it (?): wider interval; the first row inside is {rank}"))
+    return Brief(
+        asked=asked,
+        setting=engine,
+        answer=sentence,
+        facts=tuple(facts),
+        table=_short_rows(comparison, rows),
+        notes=question.notes,
+        next="its launch flags: --emit vllm; as a file: -o found.json",
+    )
+
+
+def _short_rows(comparison: Comparison, rows: Sequence[Row]) -> Any:
+    """The ranking without settings of the engine, in heads of one line."""
+    columns = {name: head.replace("\n", "") for name, head in (COLUMNS | OF_PROMPTS).items() if name in rows[0].metrics}
+    columns |= {name: head for name, head in SHORT.items() if name in columns}
+    columns.setdefault(comparison.metric, comparison.metric)
+    columns.pop("devices", None)
+    names = ("#", "accelerator", "devices", "layout", *columns.values(), "90 %", "by")
+    texts = ("accelerator", "layout", "by")
+    listing = short_table(*names, texts=texts, last=("by", SHORT["tokens_per_second_per_device"], "90 %"))
+    for rank, row in enumerate(rows, 1):
+        count = str(row.devices) if comparison.rate is None else f"{row.replicas} x {row.devices}"
+        cells = [finite_text(metric, row.metrics[metric]) for metric in columns]
+        low, high = comparison.trust(row).interval(row.metrics[comparison.metric])
+        name = f"{row.hardware} {_marks(comparison, row)}".strip()
+        how = "simulation" if row.simulated else "estimate"
+        between = f"{number(low, 2)} - {number(high, 2)}"
+        listing.add_row(str(rank), name, count, clipped(row.layout, LAYOUT), *cells, between, how)
+    return listing
+
+
+LAYOUT = 32
+"""Characters of a layout in a short answer."""
+
+SHORT = {
+    "load": "req/s",
+    "ttft_mean": "TTFT",
+    "tpot_mean": "TPOT",
+    "tokens_per_second_per_device": "tok/s/dev",
+    "usd_per_million_tokens": "USD/M",
+}
+"""Heads of metrics in a short answer."""
 
 
 def _heading(comparison: Comparison) -> str:
@@ -238,11 +314,12 @@ def _class_lines(row: Row) -> list[str]:
     return lines
 
 
-def row_text(comparison: Comparison, row: Row) -> str:
-    """A row in words."""
+def row_text(comparison: Comparison, row: Row, most: int | None = None) -> str:
+    """A row in words; of its layout at most so many characters."""
     metrics = row.metrics
+    layout = row.layout if most is None else clipped(row.layout, most)
     many = f"{row.replicas} replica{'s' * (row.replicas > 1)} of " if comparison.rate is not None else ""
-    words = f"{many}{row.devices} x {row.hardware} as {row.layout}: {number(metrics['load'])} requests/s each, "
+    words = f"{many}{row.devices} x {row.hardware} as {layout}: {number(metrics['load'])} requests/s each, "
     words += f"TTFT {finite_text('ttft', metrics['ttft_mean'])}"
     words += f", TPOT {finite_text('tpot', metrics['tpot_mean'])}" if "tpot_mean" in metrics else ""
     kind = "output" if "usd_per_million_tokens" in metrics else "prompt"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from sweeps.answers.brief import Brief
 from sweeps.answers.tables import finite_text, rows_by_reason, write_csv
 from sweeps.run.evidence import extrapolated
 from sweeps.studies.compare.static import StaticCandidate
@@ -74,6 +75,7 @@ def show(found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: in
     from sweeps.studies.compare.reasons import limit_text
 
     out = console()
+    out.brief(brief(found, shown[:top]))
     model, limits = found.model, ", ".join(limit_text(name, limit) for name, limit in found.slo.items())
     out.print(f"{model.name}: requests of {number(found.isl)} + {number(found.osl)} tokens", end="")
     out.print(f", {limits}" if limits else "")
@@ -116,6 +118,36 @@ def show(found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: in
     if shown:
         out.print(f"best    {_best_text(found, shown[0])}")
     print_lines(out, "note", found.notes[1:])
+
+
+def brief(found: Any, rows: tuple[Any, ...]) -> Brief:
+    """The ranking on a screen: the best row in a sentence, and the first rows."""
+    from sweeps.answers.tables import clipped, short_table
+    from sweeps.data.labels import number
+
+    asked = f"{found.model.name}: static batches of {number(found.isl)} + {number(found.osl)} tokens"
+    setting = f"weights {found.model.precision}, KV cache {found.kv}"
+    tried = f"{found.points:,} points of {found.accelerators} accelerators"
+    if not rows:
+        return Brief(asked, setting, "Nothing is feasible.", (("tried", tried),), notes=found.notes[1:])
+    columns = {name: head.replace("\n", "") for name, head in COLUMNS.items()}
+    columns.setdefault(found.metric, found.metric)
+    columns.pop("devices", None)
+    last = (columns["tokens_per_second"], columns["tokens_per_second_per_device"])
+    names = ("#", "accelerator", "devices", "layout", "batch", *columns.values())
+    listing = short_table(*names, texts=("accelerator", "layout"), last=last)
+    for rank, row in enumerate(rows, 1):
+        cells = [finite_text(metric, row.metrics[metric]) for metric in columns]
+        listing.add_row(str(rank), row.hardware, str(row.devices), clipped(row.layout, 32), f"{row.batch:,}", *cells)
+    return Brief(
+        asked=asked,
+        setting=setting,
+        answer=_best_text(found, rows[0]),
+        facts=(("tried", f"{tried}; sorted by {found.metric}"),),
+        table=listing,
+        notes=found.notes[1:],
+        next="of requests over time: without --static",
+    )
 
 
 def _print_reasons(out: Any, found: Any, explained: tuple[Any, ...], every: bool) -> None:

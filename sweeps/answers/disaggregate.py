@@ -16,6 +16,7 @@ def show_pools(case: Any, options: argparse.Namespace, settings: dict[str, Any])
     if options.json:
         return print_json(record(case, result))
     out = tables.console()
+    out.brief(_brief(case, result))
     # The heading is of the decode pool, whose deployment is the scenario's; the prefill pool follows it.
     work = case.scenario.workload
     what = f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
@@ -26,6 +27,35 @@ def show_pools(case: Any, options: argparse.Namespace, settings: dict[str, Any])
     out.print(tables.op_summary(result.steps))
     tables.print_lines(out, "power", throttled_lines(case, result.metrics))
     tables.print_lines(out, "note", tables.notes(case))
+
+
+def _brief(case: Any, result: Any) -> Any:
+    """Both pools on a screen: times, the rates of each, what limits them."""
+    from hwspaces import formatted
+    from sweeps.answers import tables
+    from sweeps.answers.assumptions import mattering
+    from sweeps.answers.brief import Brief
+    from sweeps.answers.request import bound_text, question, times_text
+    from sweeps.data.labels import number
+
+    metrics, work, notes = result.metrics, case.scenario.workload, tables.notes(case)
+    rates = {pool: f"{pool} {number(metrics[f'{pool}_rate'])}" for pool in ("prefill", "decode")}
+    sent, exposed = (formatted(metrics[name], "s") for name in ("transfer_time", "transfer_exposed"))
+    return Brief(
+        *question(case, f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"),
+        answer=f"{times_text(metrics)}; requests/s that the pools can do: {', '.join(rates.values())}",
+        facts=(
+            (
+                "pools",
+                f"prefill {_pool_text(case.scenario.prefill.deployment)}; {metrics['bottleneck']} limits the rate",
+            ),
+            ("limited", bound_text(result)),
+            ("transfer", f"of a request's cache {sent}, of which {exposed} after the prompt"),
+        ),
+        notes=notes,
+        matter=mattering(case, metrics, notes),
+        next="the best split: --devices N",
+    )
 
 
 def _pool_text(deployment: Any) -> str:

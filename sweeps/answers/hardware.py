@@ -193,3 +193,40 @@ def _record(constants: dict[str, Any]) -> dict[str, Any]:
         key: {"value": one.value, "unit": one.unit, "source": one.source, "assumed": one.assumed}
         for key, one in constants.items()
     }
+
+
+def brief_catalogue(entries: list[Any]) -> Any:
+    """The names of the catalogue by vendor, those with most accelerators first."""
+    from sweeps.answers.brief import Brief
+
+    vendors: dict[str, list[str]] = {}
+    for entry in entries:
+        vendors.setdefault(entry.vendor or "others", []).append(entry.name)
+    by_size = sorted(vendors.items(), key=lambda one: -len(one[1]))
+    return Brief(
+        asked=f"{len(entries)} accelerators of {len(vendors)} vendors",
+        facts=tuple((name[:11], ", ".join(names)) for name, names in by_size),
+        next="jaxroof hardware NAME; your own: --template",
+    )
+
+
+PEAKS = ("matrix.bf16", "matrix.fp16", "matrix.fp8", "matrix.fp4", "matrix.int8")
+"""Figures of arithmetic that are asked for most."""
+
+
+def brief_entry(entry: Any) -> Any:
+    """What is asked most of an accelerator."""
+    from hwspaces import formatted, leaf_unit
+    from sweeps.answers.brief import Brief
+
+    def shown(path: str) -> str:
+        return formatted(entry.figures[path], leaf_unit(path)) if path in entry.figures else "unknown"
+
+    peaks = [f"{shown(path)} {path.removeprefix('matrix.')}" for path in PEAKS if path in entry.figures]
+    memory = f"{shown('memory.hbm.capacity')} at {shown('memory.hbm.bandwidth')}"
+    link = f"{shown('links.scale_up.bandwidth')} per direction"
+    facts = [("dense peaks", ", ".join(peaks) or "unknown"), ("memory", memory), ("link", link)]
+    facts += [("TDP", shown("power.tdp"))] if "power.tdp" in entry.figures else []
+    facts += [("price", entry.price.text)] if entry.price is not None else []
+    facts += [("also called", ", ".join(entry.aliases))] if entry.aliases else []
+    return Brief(asked=entry.name, facts=tuple(facts), next=f"jaxroof request --hardware {entry.name}")

@@ -77,7 +77,8 @@ def fragment(brief: Brief, width: int, rows: int) -> str:
       width: columns that a table may take.
       rows: of its table at most, or where it has none, of facts.
     """
-    parts = [f"<p>{_shown(brief.asked)}<br><b>{_shown(brief.answer)}</b></p>"]
+    asked = "; ".join(filter(None, (brief.asked, brief.setting)))
+    parts = [f"<p>{_shown(asked)}<br><b>{_shown(brief.answer)}</b></p>"]
     if brief.table is not None:
         table = narrowed(brief.table, width)
         parts.append(_table(Table(table.columns, [table.rows[:rows]])))

@@ -24,6 +24,7 @@ def show_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
             entry.precision,
         )
     out = console()
+    out.brief(_brief_catalogue(covered))
     out.print(catalogue)
     out.print("\nParameters are all that the model runs, its encoder among them, which has a column of its own.")
     out.print(f"{len(covered)} models; KV cache at 2 B per element, before any window closes; state of one sequence.")
@@ -36,6 +37,43 @@ def show_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
     out.print("\n`jaxroof models NAME` shows one; NAME may be a config.json or the folder that has it.")
 
 
+def _brief_catalogue(covered: list[Any]) -> Any:
+    """The names of the catalogue by architecture, those with most models first."""
+    from sweeps.answers.brief import Brief
+
+    families: dict[str, list[str]] = {}
+    for entry in covered:
+        families.setdefault(entry.architecture, []).append(entry.name)
+    by_size = sorted(families.items(), key=lambda one: -len(one[1]))
+    return Brief(
+        asked=f"{len(covered)} models of {len(families)} architectures, most models first",
+        facts=tuple((name[:11], ", ".join(names)) for name, names in by_size),
+        next="jaxroof models NAME, config.json or FOLDER",
+    )
+
+
+def _brief_entry(entry: Any, known: dict[str, Any]) -> Any:
+    """What is asked most of a model."""
+    from sweeps.answers.brief import Brief
+    from sweeps.answers.tables import size
+
+    counts = f"{_billions(known['parameters'])} parameters"
+    if known["active_parameters"] != known["parameters"]:
+        counts += f", {_billions(known['active_parameters'])} of them active per token"
+    cache = size(known["kv_bytes_per_token"])
+    facts = [
+        ("layers", f"{known['layers']:.0f} of width {known['hidden']:.0f}, vocabulary {known['vocabulary']:,.0f}"),
+        ("weights", f"{entry.precision} ({entry.precision_source}), {size(known['weight_bytes'])}"),
+        ("KV cache", f"{cache} per token at 2 B per element" if known["kv_bytes_per_token"] else "none"),
+        *((("state", f"{size(known['state_bytes'])} per sequence"),) if known["state_bytes"] else ()),
+        *((("positions", f"{entry.max_position:,}"),) if entry.max_position is not None else ()),
+        *((("also called", ", ".join(entry.aliases)),) if entry.aliases else ()),
+    ]
+    asked = f"{entry.name}: {entry.architecture}, from {entry.source}"
+    following = f"jaxroof request --model {entry.name}"
+    return Brief(asked, answer=counts, facts=tuple(facts), notes=entry.notes, next=following)
+
+
 def show_entry(entry: Any) -> None:
     """Print what is known of one model."""
     from sweeps.answers.tables import console, size, table
@@ -46,6 +84,7 @@ def show_entry(entry: Any) -> None:
 
     known = record(entry)
     out = console()
+    out.brief(_brief_entry(entry, known))
     out.print(escaped(f"{entry.name}: {entry.architecture}, from {entry.source}", breaks=True))
     if entry.aliases:
         out.print(escaped(f"also called {', '.join(entry.aliases)}", breaks=True))

@@ -7,6 +7,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.numerics.struct import given
+from sweeps.answers.brief import Brief
 from sweeps.answers.shared import margin_text
 from sweeps.answers.tables import console, percent, table
 from sweeps.ask.names import variable
@@ -157,6 +158,7 @@ LEAST = 1e-4
 def printed(optimum: Optimum, seconds: float) -> None:
     """Print everything."""
     problem, out = optimum.problem, console()
+    out.brief(_brief(optimum))
     out.print(problem.attributes["title"])
     goals = [f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in problem.objectives]
     out.print(f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}", end="\n\n")
@@ -187,6 +189,51 @@ def printed(optimum: Optimum, seconds: float) -> None:
         f"{optimum.evaluations:,} designs and {optimum.gradients:,} gradients in {seconds:.1f} s, compilation included "
         f"({stages})"
     )
+
+
+def _brief(optimum: Optimum) -> Brief:
+    """The best design on a screen: its objective, its variables, what holds it."""
+    problem, several = optimum.problem, len(optimum.problem.objectives) > 1
+    goals = [f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in problem.objectives]
+    goal = f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}"
+    notes = tuple(filter(None, problem.attributes["notes"].split(" | ")))
+    if several:
+        sentence = f"{goal[0].upper()}{goal[1:]}: {len(optimum.designs)} designs of a Pareto front"
+        return Brief(problem.attributes["title"], answer=sentence, table=_designs(optimum, several), notes=notes)
+    first = problem.objectives[0]
+    value = formatted(first.sign * optimum.objectives[0][0], unit_of(first.name), 4)
+    kept = "keeps" if bool(optimum.feasible[0]) else "does not keep"
+    values = zip(problem.variables, optimum.designs[0], strict=True)
+    settings = [f"{knob.name} {_shown(problem.label(knob, found), knob)}" for knob, found in values]
+    held = [one for one in optimum.active if abs(one.elasticity) >= LEAST]
+    holds = ", ".join(f"{one.name} ({0.01 * one.elasticity * 100.0:+.2f} % for 1 % more)" for one in held)
+    grid = []
+    if optimum.grid_objectives is not None:
+        ratio = _ratio(optimum.grid_objectives[0], optimum.objectives[0][0])
+        kind = "sampled" if optimum.sampled else "grid"
+        grid = [("grid", f"best of {len(optimum.grid[0]):,} {kind} points: {ratio}")]
+    return Brief(
+        asked=problem.attributes["title"],
+        answer=f"{goal[0].upper()}{goal[1:]}: {first.text} {value}; {kept} the constraints",
+        facts=(
+            *(("design", text) for text in _lines_of(settings)),
+            *((("held by", holds),) if holds else ()),
+            *grid,
+        ),
+        notes=notes,
+    )
+
+
+def _lines_of(settings: list[str], width: int = 84) -> list[str]:
+    """Settings in lines, as many as find room in each."""
+    lines = [""]
+    for text in settings:
+        longer = f"{lines[-1]}, {text}" if lines[-1] else text
+        if len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(text)
+    return lines
 
 
 def _designs(optimum: Optimum, several: bool) -> Any:

@@ -7,7 +7,6 @@ from sweeps.answers import shared, tables
 from sweeps.answers.assumptions import mattering
 from sweeps.answers.brief import Brief
 from sweeps.ask.cases import Case
-from sweeps.data.labels import number
 from sweeps.run.answer import Answer
 
 TIMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
@@ -26,11 +25,10 @@ def batch_text(case: Case) -> str:
 def brief(case: Case, result: Answer) -> Brief:
     """The batch on a screen: times with their intervals, rates, what binds each step, memory."""
     metrics, notes = result.metrics, tables.notes(case)
-    rates = [f"{number(metrics['tokens_per_second'])} tokens/s"] if "tokens_per_second" in metrics else []
-    if "usd_per_million_tokens" in metrics:
-        rates.append(f"{number(metrics['usd_per_million_tokens'])} USD per million output tokens")
+    words = {"tokens_per_second": "tokens/s", "usd_per_million_tokens": "USD per million output tokens"}
+    rates = [f"{tables.metric_text(name, metrics[name])} {unit}" for name, unit in words.items() if name in metrics]
     return Brief(
-        asked=asked(case, batch_text(case)),
+        *question(case, batch_text(case)),
         answer="; ".join(filter(None, (times_text(metrics), ", ".join(rates)))),
         facts=facts(case, result),
         notes=notes,
@@ -39,10 +37,15 @@ def brief(case: Case, result: Answer) -> Brief:
     )
 
 
-def asked(case: Case, what: str) -> str:
-    """The question in one line."""
-    first = tables.heading(case, what, {}).split("\n")[0]
-    return f"{first}; weights {case.model.precision}, {case.engine.text.partition(' (')[0]}"
+def question(case: Case, what: str) -> tuple[str, str]:
+    """The question in a line, and its precision and engine."""
+    setting = f"weights {case.model.precision}, {engine_text(case.engine.text)}"
+    return tables.heading(case, what, {}).split("\n")[0], setting
+
+
+def engine_text(text: str) -> str:
+    """An engine and its release without what is said of them: "vllm 0.24"."""
+    return text.partition(" (")[0]
 
 
 def times_text(metrics: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ import collections
 import math
 from typing import Any
 
+from sweeps.answers.brief import Brief
 from sweeps.answers.to_json import print_json
 
 
@@ -42,6 +43,7 @@ def show_rows(rows: list[Any]) -> None:
         ]
         comparison.add_row(row.id, row.what, *figures, *predicted)
     out = console()
+    out.brief(_brief(rows))
     out.print(comparison)
     show_reasons("tolerances above 5 %, and what derivations leave out", rows, "agrees", out)
     show_reasons("outside", rows, "differs", out)
@@ -58,6 +60,25 @@ def show_rows(rows: list[Any]) -> None:
     out.print(
         "found: with the assumptions of the derivations (--efficiency half), but for measured values; predicted: with "
         "default constants. Derivations: docs/evidence/scenarios.md"
+    )
+
+
+def _brief(rows: list[Any]) -> Brief:
+    """How many values agree, and those that do not before the others."""
+    from sweeps.answers.tables import clipped, short_table
+
+    agree, judged = sum(row.status == "agrees" for row in rows), [row for row in rows if row.by_default]
+    default = sum(row.by_default == "agrees" for row in judged)
+    listing = short_table("id", "what", "expected", "found", "deviation", "agrees", texts=("id", "what", "agrees"))
+    for row in sorted(rows, key=lambda row: row.status == "agrees"):
+        expected = _text(row.expected, row.unit) + ("" if _same(row) else f" to {_text(row.most, row.unit)}")
+        cells = (expected, _text(row.found, row.unit), _share(row.deviation), AGREEMENTS.get(row.status, row.status))
+        listing.add_row(row.id, clipped(row.what, 44), *cells)
+    return Brief(
+        asked=f"{agree} of {len(rows)} values agree, with the assumptions of their derivations",
+        answer=f"Under the default constants {default} of {len(judged)} agree." if judged else "",
+        table=listing,
+        next="derivations: docs/evidence/scenarios.md",
     )
 
 

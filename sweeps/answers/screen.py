@@ -44,10 +44,17 @@ def console(error: bool = False) -> Console:
 
 
 class Screen:
-    """Prints every block as it comes."""
+    """Prints every block as it comes.
 
-    def __init__(self, of: Console | None = None) -> None:
-        self._console = console() if of is None else of
+    Args:
+      most: columns at most; cells that are longer are cut. None: as wide as the terminal, and nothing is cut.
+      of: the console; None: that of the terminal.
+    """
+
+    def __init__(self, most: int | None = None, of: Console | None = None) -> None:
+        self._console, self._cut = of or console(), most is not None
+        if most is not None:
+            self._console.width = min(self._console.width, most)
 
     @property
     def width(self) -> int:
@@ -57,7 +64,7 @@ class Screen:
     def show(self, block: Block) -> None:
         """Print one block; of a table the columns that find room."""
         if isinstance(block, Table):
-            self._console.print(_drawn(narrowed(block, self._console.width)))
+            self._console.print(_drawn(narrowed(block, self._console.width), self._cut))
         else:
             self._console.print(block.line, end=block.end)
 
@@ -65,24 +72,38 @@ class Screen:
         """The whole is shown."""
 
 
-def text(blocks: Iterable[Block], width: int = PIPE_WIDTH) -> str:
-    """Blocks as plain lines of `width` columns."""
+def text(blocks: Iterable[Block], most: int | None = None) -> str:
+    """Blocks as plain lines.
+
+    Args:
+      most: as of `Screen`.
+    """
     stream = io.StringIO()
     plain: dict[str, Any] = {"force_terminal": False, "force_jupyter": False, "color_system": None}
-    screen = Screen(_Console(file=stream, width=width, markup=False, highlight=False, emoji=False, **plain))
+    names: dict[str, Any] = {"markup": False, "highlight": False, "emoji": False}
+    screen = Screen(most, _Console(file=stream, width=PIPE_WIDTH, **names, **plain))
     for block in blocks:
         screen.show(block)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n")
 
 
-def _drawn(table: Table) -> Drawn:
-    """A table as it is drawn: numbers right-aligned and never broken, a cell one line whatever its value says."""
+def _drawn(table: Table, cut: bool) -> Drawn:
+    """A table as it is drawn: numbers right-aligned and never broken, a cell one line whatever its value says.
+
+    Args:
+      cut: texts too, in place of being broken.
+    """
     drawn = Drawn(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for column in table.columns:
+    for place, column in enumerate(table.columns):
         right = column.number
         # Half a number reads as another number, so that columns of numbers are never broken.
         drawn.add_column(
-            column.title, justify="right" if right else "left", no_wrap=right or column.whole, overflow="fold"
+            column.title,
+            justify="right" if right else "left",
+            no_wrap=right or column.whole or cut,
+            overflow="ellipsis" if cut and not right else "fold",
+            # Names stand in the first column.
+            min_width=max((len(row.cells[0]) for row in table.rows), default=0) if cut and not place else None,
         )
     for number, section in enumerate(table.sections):
         # A line stands between sections, not before the first one.

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hwspaces import formatted
-from sweeps.answers.tables import console, metric_text, percent, print_lines, table
+from sweeps.answers.brief import Brief
+from sweeps.answers.tables import console, metric_text, percent, print_lines, short_table, table
 from sweeps.ask.names import units
 from sweeps.data.labels import number
 from sweeps.studies.sensitivity.knobs import Knob, pairs
@@ -29,6 +30,7 @@ MARK = " *"
 def show(ranking: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
     """Print the tables, and which files are written."""
     out, point = console(), ranking.point
+    out.brief(_brief(ranking))
     out.print(ranking.heading, end="\n\n")
     names, moving = list(point.metrics), ranked(ranking.checks)
     shown = list(moving[:top])
@@ -59,9 +61,7 @@ def show(ranking: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
             f"{len(rows)} knobs{f', not for {_listed(marked)}' if marked else ''}"
         )
     for step, shares in point.bounds.items():
-        # A share below FLAT counts as none.
-        words = ", ".join(f"{bound} {percent(share)}" for bound, share in shares.items() if share >= FLAT)
-        out.print(f"bound   {step}: {words} of its time")
+        out.print(f"bound   {step}: {_shares(shares)} of its time")
     for reason, words in (("0", "0: a share of nothing"), ("switch", "switches"), ("unknown", "not set or unknown")):
         paths = [path for path, why in point.left_out.items() if why == reason]
         if paths:
@@ -73,6 +73,40 @@ def show(ranking: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
     for name, (knobs, values) in ranking.curvatures.items():
         _show_pairs(out, name, knobs, point, values)
     print_lines(out, "file", files)
+
+
+def _brief(ranking: Ranking) -> Brief:
+    """The knobs that matter most, on a screen: what a change of each does to every metric."""
+    point, moving, names = ranking.point, ranked(ranking.checks), list(ranking.point.metrics)[:4]
+    heads = {name: NAMES.get(name, name) for name in names}
+    listing = short_table("1 % more of", *heads.values(), texts=("1 % more of",))
+    for knob in moving:
+        listing.add_row(knob.path, *(f"{_text(_slope(point, name, knob))} %" for name in names))
+    asked, _, setting = ranking.heading.partition("\n")
+    first = moving[0] if moving else None
+    sentence = "No number has an effect."
+    if first is not None:
+        most = ", ".join(f"{heads[name]} by {_text(_slope(point, name, first))} %" for name in names)
+        sentence = f"{first.path} matters most: 1 % more of it changes {most}."
+    bounds = [f"{step} by {_shares(shares)}" for step, shares in point.bounds.items()]
+    return Brief(
+        asked=asked,
+        setting=setting,
+        answer=sentence,
+        facts=(("limited", "; ".join(bounds)),) if bounds else (),
+        table=listing,
+        notes=tuple(ranking.notes),
+        next="a picture: --plot tornado.png",
+    )
+
+
+NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "tokens_per_second": "tokens/s", "step_time": "time"}
+"""Metrics in a short answer, which has room for few letters."""
+
+
+def _shares(shares: Mapping[str, float]) -> str:
+    """Shares of a step's time; one below FLAT counts as none."""
+    return ", ".join(f"{bound} {percent(share)}" for bound, share in shares.items() if share >= FLAT)
 
 
 def _listed(marked: Sequence[Turn]) -> str:

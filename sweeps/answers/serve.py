@@ -12,6 +12,9 @@ from jaxroof.deployment import DEGREES, Deployment, degree
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES
 from jaxroof.scheduler.service.handover import ROLES
 from sweeps.answers import tables
+from sweeps.answers.assumptions import mattering
+from sweeps.answers.brief import Brief
+from sweeps.answers.request import question
 from sweeps.answers.shared import case_record
 from sweeps.ask.names import units, variable
 from sweeps.data.labels import number
@@ -45,6 +48,7 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     """Print the report, and which files are written."""
     case = simulation.case
     out = tables.console()
+    out.brief(brief(simulation))
     out.print(tables.heading(case, simulation.load.text, simulation.spec.overrides))
     out.print(f"policy of {case.engine.name}: {policy_text(simulation.policy)}")
     if simulation.prefill_policy is not None:
@@ -81,6 +85,45 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
         out, "note", (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
     )
     tables.print_lines(out, "file", files)
+
+
+def brief(simulation: Simulation) -> Brief:
+    """The simulation on a screen: what keeps the limits, latencies, what stops a larger load."""
+    case, metrics = simulation.case, simulation.metrics
+    notes = (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
+    limited = limits(simulation.objective)
+    rate = number(metrics["requests_per_second"])
+    cost = metrics.get("usd_per_million_tokens")
+    rates = [f"{number(metrics['tokens_per_second'])} tokens/s"] if "tokens_per_second" in metrics else []
+    rates += [f"{number(cost)} USD per million output tokens"] if cost is not None and math.isfinite(cost) else []
+    kept = f"; {slo_lines(simulation)[0]}" if limited else ""
+    bound, far = binding(simulation), simulated_beyond(simulation)
+    work = f"{number(metrics['batch_mean'])} sequences decode on average"
+    cache = f"at most {100 * metrics['kv_use_max']:.0f} % of the cache, {metrics['preemptions']:,.0f} preemptions"
+    facts = [("limited", bound.text)] if bound is not None else []
+    facts += [("engine", f"{work}, {cache}")]
+    facts += [("beyond", far.text)] if far.marked else []
+    unserved = status_text(simulation)
+    facts += [("status", unserved)] if ", " in unserved else []
+    return Brief(
+        *question(case, simulation.load.text),
+        answer=f"{rate} requests/s: {', '.join(rates)}{kept}",
+        facts=tuple(facts),
+        table=_short_latencies(simulation),
+        notes=notes,
+        matter=mattering(case, metrics, notes),
+        next="the largest load: jaxroof capacity --slo",
+    )
+
+
+def _short_latencies(simulation: Simulation) -> Any:
+    """Mean and percentiles of the latencies that limits are of."""
+    columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
+    latencies = tables.short_table("latency", *columns, texts=("latency",))
+    for name in ("ttft", "tpot", "e2e"):
+        if f"{name}_mean" in simulation.metrics:
+            latencies.add_row(NAMES[name], *(time_text(simulation.metrics[f"{name}_{column}"]) for column in columns))
+    return latencies
 
 
 def latency_table(simulation: Simulation) -> Any:

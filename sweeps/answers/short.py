@@ -23,7 +23,8 @@ class Short:
 
     def __init__(self, screen: Renderer, width: int = WIDTH, notes: bool = False):
         self._screen, self._width, self._with_notes = screen, width, notes
-        self._blocks, self._brief = list[Block](), None
+        self._blocks = list[Block]()
+        self._brief: Brief | None = None
 
     def show(self, block: Block) -> None:
         """One block more."""
@@ -70,5 +71,7 @@ def _first_lines(blocks: list[Block]) -> Brief:
     """The first lines of an answer, and its first table."""
     lines = [line for line in _lines(blocks) if line[0] != "note"]
     table = next((block for block in blocks if isinstance(block, Table)), None)
-    asked = "" if not lines or lines[0][0] else lines.pop(0)[1]
+    # A heading is the first line, before any table, and has no label.
+    heads = isinstance(blocks[0], Text) and bool(lines) and not lines[0][0]
+    asked = lines.pop(0)[1] if heads else ""
     return Brief(asked=asked, facts=tuple(lines), table=table)

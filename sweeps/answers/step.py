@@ -2,10 +2,10 @@
 
 from hwspaces import formatted
 from sweeps.answers import shared, tables
-from sweeps.answers.answer import Column, Table
+from sweeps.answers.answer import Table
 from sweeps.answers.assumptions import mattering
 from sweeps.answers.brief import Brief
-from sweeps.answers.request import asked, fit_text, range_text
+from sweeps.answers.request import fit_text, question, range_text
 from sweeps.ask.cases import Case
 from sweeps.data.labels import number
 from sweeps.run.answer import Answer
@@ -25,11 +25,11 @@ def step_text(case: Case) -> str:
 def brief(case: Case, result: Answer) -> Brief:
     """The step on a screen: its time, what binds it, its longest ops."""
     metrics, notes = result.metrics, tables.notes(case)
-    time = formatted(metrics["step_time"], "s")
+    time = tables.metric_text("step_time", metrics["step_time"])
     if "step_time_spread" in metrics:
         time += f" ({range_text(*shared.time_range('step_time', metrics))}, 90 % interval)"
     return Brief(
-        asked=asked(case, step_text(case)),
+        *question(case, step_text(case)),
         answer=f"{time}: {rates_text(case, result)}, {use_text(result)}",
         facts=(
             ("limited", f"{bound_text(result)} of the time"),
@@ -47,8 +47,8 @@ def _longest(result: Answer) -> Table:
     """Ops by time, the longest first."""
     ops = result.steps["step"]
     total = sum(op.time for op in ops)
-    columns = (Column("runs", True, rank=1), Column("time", True), Column("share", True))
-    listing = Table([Column("op"), *columns, Column("bytes", True, rank=2), Column("FLOP", True, rank=3), Column("bound")])
+    columns = ("op", "runs", "time", "share", "bytes", "FLOP", "bound")
+    listing = tables.short_table(*columns, texts=("op", "bound"), last=("FLOP", "bytes", "runs"))
     for op in sorted(ops, key=lambda op: -op.time):
         cells = (number(op.count), formatted(op.time, "s"), tables.percent(op.time / total))
         listing.add_row(op.name, *cells, tables.size(op.bytes), tables.flop(op.flops), op.bound)

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from sweeps.answers.answer import say
 from sweeps.ask.text import escaped, rate_text
 
 MOST_TABLES = 4
@@ -36,13 +35,15 @@ def pruned_text(attributes: Mapping[str, Any]) -> str:
 
 def print_asked(asked: Any, plan: Any) -> None:
     """Print what a sweep will compute, before it does."""
-    say(escaped(asked.attributes["title"], breaks=True))
+    from sweeps.answers.tables import console, print_lines
+
+    out = console()
+    out.print(escaped(asked.attributes["title"], breaks=True))
     # Points that are drawn have one axis: its first label is the number, the others are what is drawn.
     drawn = [label.name for axis in plan.axes for label in axis.coordinates if axis.name == "point"][1:]
     sizes = " x ".join(f"{axis.size:,} {axis.name}" for axis in plan.axes) or "no axes"
-    say(f"{plan.points:,} points: {', '.join(drawn) or sizes}; {len(plan.outputs)} variables")
-    for note in asked.notes:
-        say(f"note  {escaped(note, breaks=True)}")
+    out.print(f"{plan.points:,} points: {', '.join(drawn) or sizes}; {len(plan.outputs)} variables")
+    print_lines(out, "note", asked.notes)
     # Flushed, so that the question is visible while the sweep computes.
     sys.stdout.flush()
 
@@ -52,6 +53,7 @@ def print_found(output: str, written: str) -> None:
 
     The best is per value of each condition, such as the model.
     """
+    from sweeps.answers.brief import Brief
     from sweeps.answers.tables import console
     from sweeps.data import best
     from sweeps.data.conditions import conditions, parts, said
@@ -74,6 +76,15 @@ def print_found(output: str, written: str) -> None:
         ]
         shown = _tables(dataset, metrics, optima)
         pruned = pruned_text(stored.attrs)
+    out.brief(
+        Brief(
+            asked=dataset.attrs.get("title", output),
+            answer=f"{written}{pruned or f'; {feasible:,} ({100 * feasible / points:.0f} %) are feasible'}",
+            facts=(("file", output), *((("best of", said(names)),) if names or usual else ())),
+            table=shown[0] if shown else None,
+            next=f"jaxroof plot {output}",
+        )
+    )
     out.print(f"{output}: {written}")
     # A sample of the points does not tell which share of all is feasible.
     if dataset is stored:

@@ -26,6 +26,21 @@ def table(*columns: str, numbers: Iterable[str] = ()) -> Table:
     return Table([Column(column, number=column in numbers) for column in columns])
 
 
+def short_table(*columns: str, texts: Iterable[str] = (), last: Sequence[str] = ()) -> Table:
+    """An empty table of numbers for a short answer; columns in `texts` are words.
+
+    Args:
+      last: columns that are left out first where the table is too wide, the first of them before the others.
+    """
+    ranks = {name: len(last) - place for place, name in enumerate(last)}
+    return Table([Column(name, number=name not in texts, rank=ranks.get(name, 0)) for name in columns])
+
+
+def clipped(text: str, most: int) -> str:
+    """A text of at most `most` characters, which ends in ... where it is cut."""
+    return text if len(text) <= most else f"{text[: most - 4].rstrip()} ..."
+
+
 def print_lines(out: Answer, label: str, texts: Iterable[str]) -> None:
     """Print texts one below the other, each after what it is: "note", "file", "power"."""
     for text in texts:

@@ -9,6 +9,8 @@ from jaxroof.jobs.train import PARTNERS
 from jaxroof.training.schedules import SCHEDULES
 from jaxroof.training.training import RECOMPUTES
 from sweeps.answers import tables
+from sweeps.answers.assumptions import mattering
+from sweeps.answers.brief import Brief
 from sweeps.answers.shared import case_record, throttled_lines
 from sweeps.ask.cases import Case
 from sweeps.ask.names import units, variable
@@ -44,6 +46,7 @@ def record(case: Case, answer: Answer) -> dict[str, Any]:
 def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
     """Print the tables."""
     out, work = tables.console(), case.scenario.workload
+    out.brief(brief(case, metrics))
     out.print(heading(case), end="\n")
     if settings:
         out.print(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}")
@@ -69,7 +72,7 @@ def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
                 f"{'power' if name == 'power' else 'energy':8}{amount(metrics[name], variable(name).unit)} {words}"
             )
     tables.print_lines(out, "power", throttled_lines(case, metrics))
-    if "usd_per_billion_tokens" in metrics:
+    if _priced(metrics):
         price = "" if case.hardware.price is None else f" at {case.hardware.price.text}"
         out.print(f"money   {number(metrics['usd_per_billion_tokens'])} USD per billion tokens{price}")
     if "training_time" in metrics:
@@ -77,6 +80,43 @@ def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
         # A run has a length only where its number of tokens is given.
         out.print(f"run     {number(work.tokens)} tokens: {number(metrics['training_time'] / DAY)} days{cost}")
     tables.print_lines(out, "note", tables.notes(case))
+
+
+def brief(case: Case, metrics: dict[str, Any]) -> Brief:
+    """The iteration on a screen: its time and speed, where the time goes, memory, money."""
+    notes, capacity = tables.notes(case), case.scenario.hardware.memory.hbm.capacity
+    cost = f", {number(metrics['usd_per_billion_tokens'])} USD per billion tokens" if _priced(metrics) else ""
+    speed = f"{number(metrics['training_tokens_per_second'])} tokens/s, MFU {tables.percent(metrics['mfu'])}"
+    asked, setting = heading(case).split("\n")
+    parts = [row for row in _time_table(metrics).rows if not row.bold]
+    shares = ", ".join(f"{name} {share}" for name, _, share in (row.cells for row in parts))
+    fits = "fits" if metrics["fits"] else "does not fit"
+    held = f"{fits}: {tables.size(metrics['training_memory'])} of {tables.size(capacity)} per device"
+    kinds = [(kind, metrics[f"{kind}_memory"]) for kind in MEMORY]
+    largest = sorted(kinds, key=lambda one: -one[1])[:3]
+    run = []
+    if "training_time" in metrics:
+        usd = f", {number(metrics['training_usd'])} USD" if "training_usd" in metrics else ""
+        words = f"{number(case.scenario.workload.tokens)} tokens: {number(metrics['training_time'] / DAY)} days{usd}"
+        run = [("run", words)]
+    return Brief(
+        asked=asked,
+        setting=setting,
+        answer=f"{formatted(metrics['iteration_time'], 's')} per iteration: {speed}{cost}",
+        facts=(
+            *run,
+            ("time", shares),
+            ("memory", f"{held}: {', '.join(f'{kind} {tables.size(held)}' for kind, held in largest)}"),
+            *(("power", line) for line in throttled_lines(case, metrics)),
+        ),
+        notes=notes,
+        matter=mattering(case, metrics, notes),
+        next="the best layout: --search --devices N",
+    )
+
+
+def _priced(metrics: dict[str, Any]) -> bool:
+    return "usd_per_billion_tokens" in metrics
 
 
 def heading(case: Case) -> str:

@@ -82,7 +82,10 @@ def run(options: argparse.Namespace) -> None:
 
     show(result, shown, top, options.all)
     if options.output:
-        say(f"{options.output}: {_WRITTEN.get(pathlib.Path(options.output).suffix.lower(), 'the best rows')}")
+        from sweeps.answers.tables import console, print_lines
+
+        what = _WRITTEN.get(pathlib.Path(options.output).suffix.lower(), "the best rows")
+        print_lines(console(), "file", [f"{options.output}: {what}"])
 
 
 _WRITTEN = {

@@ -4,7 +4,6 @@ import argparse
 import pathlib
 from typing import Any
 
-from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.ask.keys import words
 from sweeps.ask.offered_load import COMPARED
@@ -71,7 +70,9 @@ def run(options: argparse.Namespace) -> None:
         return print_json(record(result, shown if options.all or options.top is None else shown[:top], explained))
     show(result, shown, explained, top, options.all)
     if ending:
-        say(f"{options.output}: {_WRITTEN.get(ending, 'the best rows')}")
+        from sweeps.answers.tables import console, print_lines
+
+        print_lines(console(), "file", [f"{options.output}: {_WRITTEN.get(ending, 'the best rows')}"])
 
 
 _WRITTEN = {".nc": "every point", ".csv": "every row"}

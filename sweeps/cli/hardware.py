@@ -60,6 +60,7 @@ COLUMNS = {
 
 
 def _print_catalogue(entries: list[Any]) -> None:
+    from sweeps.answers.hardware import brief_catalogue
     from sweeps.answers.tables import console, table
     from sweeps.data.labels import number
 
@@ -76,6 +77,7 @@ def _print_catalogue(entries: list[Any]) -> None:
         price = ("-", "-") if entry.price is None else ((entry.price.date or "-")[:7], entry.price.seller)
         catalogue.add_row(entry.name, entry.vendor or "-", f"{entry.architecture or '-'}{announced}", *cells, *price)
     out = console()
+    out.brief(brief_catalogue(entries))
     out.print(catalogue)
     out.print(f"\n{len(entries)} accelerators; * announced, - unknown or absent.")
     out.print("TF/s: dense matrix peak in TFLOP/s, 16 bit: bf16, else fp16. link: scale-up bandwidth per direction.")
@@ -88,11 +90,12 @@ def _print_catalogue(entries: list[Any]) -> None:
 
 def _print_entry(entry: Any) -> None:
     from hwspaces import formatted, leaf_unit
-    from sweeps.answers.hardware import print_die, print_estimates, print_prices
+    from sweeps.answers.hardware import brief_entry, print_die, print_estimates, print_prices
     from sweeps.answers.tables import console, table
     from sweeps.ask.text import escaped
 
     out = console()
+    out.brief(brief_entry(entry))
     # Words that are missing are left out; all may come from a user's file.
     words = [entry.product, entry.architecture, entry.status, entry.date and f"looked up {entry.date}", entry.file]
     out.print(escaped(f"{entry.name}: {', '.join(word for word in words if word)}", breaks=True))

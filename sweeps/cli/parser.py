@@ -60,12 +60,14 @@ def _run(module: ModuleType, options: argparse.Namespace, words: list[str]) -> N
     """Run a verb; of its answer the screen has what fits it, or the whole, and a page the whole."""
     run = module.run if getattr(options, "html", None) is None else lambda given: _run_with_page(module, given, words)
     if options.verbose:
-        return run(options)
+        run(options)
+        return
     from sweeps.answers.answer import instead
+    from sweeps.answers.brief import WIDTH
     from sweeps.answers.screen import Screen
     from sweeps.answers.short import Short
 
-    screen = Screen()
+    screen = Screen(WIDTH)
     short = Short(screen, screen.width, options.notes)
     with instead(short):
         run(options)

@@ -63,7 +63,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
-    from sweeps.answers.tables import console, print_lines, table
+    from sweeps.answers.answer import Column, Table
+    from sweeps.answers.tables import console, print_lines
     from sweeps.data import labels
     from sweeps.data.conditions import said
     from sweeps.data.querying.run import named
@@ -74,7 +75,9 @@ def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
     mentioned = named(options.where, options.sort, dataset)
     shown = dict.fromkeys((*mentioned, *(name for name in SHOWN if name in dataset)))
     names = [name for name in (*varied, *(name for name in shown if name not in varied)) if name in found.rows]
-    listing = table(*names, numbers=names)
+    # Where the table is too wide, other metrics go before axes, and what is sorted by stays.
+    ranks = {name: 0 if name == options.sort else 1 if name in varied else 2 for name in names}
+    listing = Table([Column(name, number=True, rank=ranks[name]) for name in names])
     for i in range(found.rows.sizes["row"]):
         values = [found.rows[name].values[i] for name in names]
         listing.add_row(*(labels.text(dataset, name, value) for name, value in zip(names, values, strict=True)))

@@ -53,6 +53,35 @@ def _record(case: Any, found: Any, devices: int, top: int) -> dict[str, Any]:
     }
 
 
+def _brief(case: Any, found: Any, devices: int, rows: Any) -> Any:
+    """The best layouts on a screen."""
+    from hwspaces import formatted
+    from sweeps.answers import tables
+    from sweeps.answers.brief import Brief
+    from sweeps.data.labels import number
+
+    work = case.scenario.workload
+    asked = f"{case.model.name} on {devices:,} x {case.hardware.name}: {work.global_batch:,.0f} sequences of "
+    asked += f"{work.seq:,.0f} tokens; weights {case.model.precision}"
+    tried = f"{len(found.order):,} of {len(found.layouts):,} layouts are feasible"
+    if not rows:
+        least = tables.size(float(found.metrics["training_memory"].min()))
+        capacity = tables.size(case.scenario.hardware.memory.hbm.capacity)
+        return Brief(asked, answer=f"Nothing is feasible: the least that any layout needs is {least} of {capacity}.")
+    degrees = {"micro_batch": "micro", "zero": "ZeRO"}
+    names = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero")
+    figures = ("iteration", "MFU", "memory", "tok/s/dev")
+    listing = tables.short_table("#", *(degrees.get(n, n) for n in names), "recompute", *figures, texts=("recompute",))
+    for rank, row in enumerate(rows, 1):
+        cells = [formatted(row["iteration_time"], "s"), tables.percent(row["mfu"]), tables.size(row["training_memory"])]
+        rate = number(row["training_tokens_per_second_per_device"])
+        listing.add_row(str(rank), *(str(row[name]) for name in names), row["recompute"], *cells, rate)
+    first = rows[0]
+    layout = " ".join(f"{name}{first[name]}" for name in ("tp", "pp", "cp", "ep", "dp") if first[name] != 1) or "tp1"
+    speed = f"{formatted(first['iteration_time'], 's')} per iteration, MFU {tables.percent(first['mfu'])}"
+    return Brief(asked, answer=f"Best: {layout}, {speed}; {tried}", table=listing, notes=tables.notes(case))
+
+
 def _show(case: Any, found: Any, devices: int, top: int) -> None:
     from hwspaces import formatted
     from sweeps.answers import tables
@@ -63,6 +92,7 @@ def _show(case: Any, found: Any, devices: int, top: int) -> None:
     out.print(f"{case.model.name} on {devices:,} x {case.hardware.name}: {size}")
     out.print(f"weights {case.model.precision}, efficiency {case.efficiency.name}", end="\n\n")
     rows = found.rows(top)
+    out.brief(_brief(case, found, devices, rows))
     columns = ("#", "tp", "pp", "cp", "ep", "dp", "micro", "ZeRO")
     figures = ("iteration", "MFU", "memory", "bubble", "exposed", "tokens/s\n/device")
     listing = tables.table(*columns, "recompute", "schedule", *figures, numbers=(*columns, *figures))
