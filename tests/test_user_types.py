@@ -27,9 +27,9 @@ def found_by_mypy(folder, script) -> list[str]:
     return [line for line in done.stdout.splitlines() if ": error: " in line] + done.stderr.splitlines()
 
 
-def test_mypy(cache, tmp_path):
+def test_mypy(tmp_path):
     pytest.importorskip("mypy")
-    folder = cache.mkdir("mypy")
+    folder = ROOT / ".mypy_cache" / "users"
     assert not found_by_mypy(folder, SCRIPT)
     wrong = tmp_path / "wrong.py"
     wrong.write_text(WRONG, encoding="utf-8")

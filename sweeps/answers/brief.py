@@ -19,6 +19,9 @@ LABEL = 12
 PYTHON = ".text(), .table(), .dataset, .plot(), .report(path)"
 """What an answer has in Python, beside its short form."""
 
+LEAST_TEXT = 20
+"""Columns of the screen that a text of a table has at least."""
+
 LEAST_ROWS = 3
 """Rows of a table that come before facts."""
 
@@ -101,10 +104,15 @@ def _cell(row: Row, column: int) -> str:
 
 
 def _width(table: Table, columns: Sequence[int]) -> int:
-    heads = [max(len(line) for line in table.columns[each].title.split("\n")) for each in columns]
-    cells = [max((len(_cell(row, each)) for row in table.rows), default=0) for each in columns]
-    # Two blanks stand between columns.
-    return sum(max(pair) for pair in zip(heads, cells, strict=True)) + 2 * (len(columns) - 1)
+    """Columns of the screen that the table needs: texts may be broken or cut, but for names in the first column."""
+    total = 2 * (len(columns) - 1)  # blanks between columns
+    for each in columns:
+        column = table.columns[each]
+        longest = max((len(_cell(row, each)) for row in table.rows), default=0)
+        fixed = column.number or column.whole or each == 0
+        head = max(len(line) for line in column.title.split("\n"))
+        total += max(head, longest if fixed else min(longest, LEAST_TEXT))
+    return total
 
 
 def _head(table: Table) -> int:

@@ -64,7 +64,11 @@ class Screen:
     def show(self, block: Block) -> None:
         """Print one block; of a table the columns that find room."""
         if isinstance(block, Table):
-            self._console.print(_drawn(narrowed(block, self._console.width), self._cut))
+            shown = narrowed(block, self._console.width)
+            self._console.print(_drawn(shown, self._cut))
+            lost = [column.title.replace("\n", " ") for column in block.columns if column not in shown.columns]
+            if lost and not self._cut:
+                self._console.print(f"columns for which the terminal is too narrow: {', '.join(lost)}")
         else:
             self._console.print(block.line, end=block.end)
 

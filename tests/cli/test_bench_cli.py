@@ -26,7 +26,7 @@ def measured(tmp_path_factory):
         small_spans(patch)
         words = ["bench", "-o", str(folder / "cpu.nc"), "--hardware-out", str(folder / "cpu.toml"), *QUICK, "--json"]
         only = "bandwidth,gemm,decode,elementwise,copy"
-        assert main([*words, "--precision", "fp32", "--only", only]) == 0
+        assert main([*words, "--precision", "fp32", "--only", only, "-v"]) == 0
     return folder
 
 
@@ -66,11 +66,13 @@ def test_the_measured_device_is_a_hardware_entry(measured):
 
 def test_a_check_compares_fresh_shapes(measured, monkeypatch, capsys):
     small_spans(monkeypatch)
-    assert main(["bench", "--check", str(measured / "cpu.nc"), "--points", "2", "--only", "gemm,elementwise"]) == 0
+    assert (
+        main(["bench", "--check", str(measured / "cpu.nc"), "--points", "2", "--only", "gemm,elementwise", "-v"]) == 0
+    )
     out, err = capsys.readouterr()
     assert "gemm_fp32" in out and "elementwise_fp32" in out and "corrected" in out and err == ""
     words = ["bench", "--check", str(measured / "cpu.nc"), "--points", "1", "--only", "decode", "--json"]
-    assert main(words) == 0
+    assert main([*words, "-v"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found["errors"]) == {"decode_fp32", "all"}
     assert all(row["measured"] > 0 and row["predicted"] > 0 for row in found["rows"])
@@ -79,7 +81,7 @@ def test_a_check_compares_fresh_shapes(measured, monkeypatch, capsys):
 def test_tables_say_what_was_measured(tmp_path, monkeypatch, capsys):
     small_spans(monkeypatch)
     file = tmp_path / "cpu.nc"
-    assert main(["bench", "-o", str(file), *QUICK, "--only", "prefill", "--precision", "fp32,int8,tf32"]) == 0
+    assert main(["bench", "-o", str(file), *QUICK, "--only", "prefill", "--precision", "fp32,int8,tf32", "-v"]) == 0
     out, err = capsys.readouterr()
     assert "prefill_fp32" in out and "prefill_int8 does not run on this device" in out and err == ""
     assert [table.name for table in read_surfaces(file).tables] == ["prefill_fp32"]

@@ -33,7 +33,7 @@ def server(folder, measured):
     """A calibration's file, with a picture beside it."""
     path = folder / "server.toml"
     words = ("-o", str(path), "--plot", str(folder / "server.png"), "--engine-version", "0.15.1")
-    assert main(["calibrate", "--measured", measured, *FLAGS, *words]) == 0
+    assert main(["calibrate", "--measured", measured, *FLAGS, *words, "-v"]) == 0
     return path
 
 

@@ -23,7 +23,7 @@ def made(tmp_path_factory):
     folder, out = tmp_path_factory.mktemp("capacity"), io.StringIO()
     files = ("-o", str(folder / "out.nc"), "--plot", str(folder / "out.svg"))
     with contextlib.redirect_stdout(out):
-        assert main([*ASKED, *LOAD, "--rates", "1..200", "--points", "4", *files]) == 0
+        assert main([*ASKED, *LOAD, "--rates", "1..200", "--points", "4", *files, "-v"]) == 0
     return folder, out.getvalue()
 
 
@@ -60,7 +60,7 @@ def test_bounds_have_no_ranks_and_no_winner(made, tmp_path, capsys):
     """40 requests at 1 to 2 per second, and even all at once, are answered within 20 s: no limit was found."""
     words = (*ASKED[:1], "--hardware", "H100-SXM,L4", *ASKED[3:], *LOAD[:-2], "--slo", "ttft=20s", "--rates", "1,2")
     picture, file = tmp_path / "bounds.svg", tmp_path / "bounds.nc"
-    assert main([*words, "--plot", str(picture), "-o", str(file)]) == 0
+    assert main([*words, "--plot", str(picture), "-o", str(file), "-v"]) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in lines if line.startswith("-  ")]
     assert [row[:6] for row in rows] == [["-", name, "1", ">=", "2", ">="] for name in ("H100-SXM", "L4")]

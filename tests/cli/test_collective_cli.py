@@ -33,7 +33,7 @@ def test_json_has_every_algorithm_and_the_chosen_one(capsys):
 def test_the_table_and_the_picture(capsys, tmp_path):
     picture = tmp_path / "all_to_all.png"
     words = ("--kind", "all_to_all", "--stride", "4", "--size", "1MiB", "-o", str(picture))
-    assert main([*ASKED, *words]) == 0
+    assert main([*ASKED, *words, "-v"]) == 0
     printed = capsys.readouterr().out
     assert "All-to-all of 8 x H100-SXM, every 4th device" in printed and "us *" in printed and "1 MiB" in printed
     assert picture.stat().st_size > 10_000

@@ -48,7 +48,7 @@ def traffic(tmp_path):
 
 def test_the_answer_in_words_and_as_a_picture(traffic, tmp_path, capsys):
     picture = tmp_path / "day.png"
-    assert main(["fleet", str(traffic), "--hours", "-o", str(picture)]) == 0
+    assert main(["fleet", str(traffic), "--hours", "-o", str(picture), "-v"]) == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert err == "" and lines[0].startswith(
@@ -80,7 +80,7 @@ def test_json_serves_every_hour_at_the_cost_of_its_devices(traffic, capsys):
 
 
 def test_a_budget_serves_a_part(traffic, capsys):
-    assert main(["fleet", str(traffic), "--budget", "30kUSD/year"]) == 0
+    assert main(["fleet", str(traffic), "--budget", "30kUSD/year", "-v"]) == 0
     out = capsys.readouterr().out
     assert "serves  " in out and "everything would cost" in out and "10 % more budget serves" in out
 

@@ -41,7 +41,7 @@ def test_releases_and_engines_differ(capsys):
 
 
 def test_words(capsys):
-    assert main([*LLAMA, "--engine", "trtllm"]) == 0
+    assert main([*LLAMA, "--engine", "trtllm", "-v"]) == 0
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("parts "))
     assert "weights as loaded 14.96, activations of the largest step 2.06, its sampler" in line
     assert "KV cache" in line and "of what the rest leaves" in line

@@ -43,11 +43,11 @@ def test_models_without_an_encoder_are_their_language_model(listed):
 
 
 def test_the_list_and_one_model_say_both(capsys):
-    assert main(["models"]) == 0
+    assert main(["models", "-v"]) == 0
     lines = capsys.readouterr().out.splitlines()
     row = next(line.split() for line in lines if line.startswith("Whisper-large-v3 "))
     assert row[4:6] == ["1.54B", "637M"]
-    assert main(["models", "Whisper-large-v3"]) == 0
+    assert main(["models", "Whisper-large-v3", "-v"]) == 0
     shown = {
         line.rsplit(None, 1)[0].strip(): line.rsplit(None, 1)[-1]
         for line in capsys.readouterr().out.splitlines()

@@ -67,14 +67,14 @@ def module(tmp_path, monkeypatch):
 
 
 def test_the_table_says_policy_and_ops(capsys):
-    assert main([*ASKED, "--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64"]) == 0
+    assert main([*ASKED, "--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", "-v"]) == 0
     out = capsys.readouterr().out
     assert "fusion framework: kernels that libraries have" in out
     assert "matmul.256x1024" in out and "activation" in out and "memory  " in out and "MFU" in out
-    assert main([*ASKED, "--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", "--fusion", "eager"]) == 0
+    assert main([*ASKED, "--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", "--fusion", "eager", "-v"]) == 0
     assert "fusion eager: every primitive is a kernel" in capsys.readouterr().out
     words = ("--fusion", "operators", "--efficiency", "pytorch")
-    assert main([*ASKED, "--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", *words]) == 0
+    assert main([*ASKED, "--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", *words, "-v"]) == 0
     out = capsys.readouterr().out
     assert "fusion operators: every call of a jitted function" in out and "the host launches every kernel, " in out
 
@@ -90,7 +90,7 @@ def test_json_of_one_point(capsys):
 def test_many_points_and_their_file(capsys, tmp_path):
     file = tmp_path / "points.nc"
     words = ("--hardware", "H100-SXM,TPU-v6e", "--over", "b=1,8,64", "--over", "s=64", "-o", str(file))
-    assert main([*ASKED, *words]) == 0
+    assert main([*ASKED, *words, "-v"]) == 0
     out = capsys.readouterr().out
     assert out.count("\nTPU-v6e ") == 3
     with xr.open_dataset(file) as data:
@@ -103,10 +103,10 @@ def test_many_points_and_their_file(capsys, tmp_path):
 def test_numbers_of_the_hardware(capsys):
     bandwidth = "hardware.memory.hbm.bandwidth"
     words = (*ASKED, "--hardware", "H100-SXM", "--over", "b=1", "--over", "s=8", "--efficiency", "datasheet", "--json")
-    assert main([*words, "--over", f"{bandwidth}=1TB/s,4TB/s"]) == 0
+    assert main([*words, "--over", f"{bandwidth}=1TB/s,4TB/s", "-v"]) == 0
     slow, fast = json.loads(capsys.readouterr().out)["points"]
     assert slow["hbm_bandwidth"] == 1e12 and slow["time_s"] == pytest.approx(4 * fast["time_s"], rel=0.01)
-    assert main([*words, "--set", f"{bandwidth}=1TB/s", "--elasticities"]) == 0
+    assert main([*words, "--set", f"{bandwidth}=1TB/s", "--elasticities", "-v"]) == 0
     one = json.loads(capsys.readouterr().out)
     assert one["metrics"]["time"] == pytest.approx(slow["time_s"])
     assert one["elasticities"][bandwidth] == pytest.approx(-1.0, abs=0.02)
@@ -115,17 +115,17 @@ def test_numbers_of_the_hardware(capsys):
 def test_the_roofline(capsys, tmp_path):
     picture = tmp_path / "roofline.png"
     words = ("--hardware", "H100-SXM", "--over", "b=2", "--over", "s=64", "--plot", str(picture))
-    assert main([*ASKED, *words]) == 0
+    assert main([*ASKED, *words, "-v"]) == 0
     assert picture.stat().st_size > 10_000
 
 
 def test_answers_beyond_the_evidence_say_so(capsys):
     words = (*ASKED, "--over", "b=2", "--over", "s=64", "--efficiency", "learned")
-    assert main([*words, "--hardware", "H100-SXM"]) == 0
+    assert main([*words, "--hardware", "H100-SXM", "-v"]) == 0
     assert "beyond" not in capsys.readouterr().out
-    assert main([*words, "--hardware", "Apple-M4-Max"]) == 0
+    assert main([*words, "--hardware", "Apple-M4-Max", "-v"]) == 0
     assert "octaves beyond the evidence: " in capsys.readouterr().out
-    assert main([*words, "--hardware", "H100-SXM,Apple-M4-Max"]) == 0
+    assert main([*words, "--hardware", "H100-SXM,Apple-M4-Max", "-v"]) == 0
     assert "beyond  Apple-M4-Max: " in capsys.readouterr().out
     assert main([*words, "--hardware", "H100-SXM,Apple-M4-Max", "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)["beyond"]) == ["Apple-M4-Max"]
@@ -148,14 +148,14 @@ def test_a_module_of_stablehlo_is_the_function_that_it_was(capsys, tmp_path):
     shapes = [jax.ShapeDtypeStruct(shape, jnp.bfloat16) for shape in ((256, 1024), (1024, 256), (128, 256))]
     (tmp_path / "model.mlir").write_text(jax.jit(forward).lower(*shapes).as_text())
     words = ("--hardware", "H100-SXM", "--json")
-    assert main(["price", str(tmp_path / "model.mlir"), *words]) == 0
+    assert main(["price", str(tmp_path / "model.mlir"), *words, "-v"]) == 0
     module = json.loads(capsys.readouterr().out)
-    assert main([*ASKED, *words, "--over", "b=2", "--over", "s=64"]) == 0
+    assert main([*ASKED, *words, "--over", "b=2", "--over", "s=64", "-v"]) == 0
     function = json.loads(capsys.readouterr().out)
     products = [[op["flops"] for op in found["ops"] if op["precision"]] for found in (module, function)]
     assert products[0] == products[1] and len(products[0]) == 2
     assert module["metrics"]["time"] == pytest.approx(function["metrics"]["time"], rel=1e-3)
-    assert main(["price", str(tmp_path / "model.mlir"), "--hardware", "H100-SXM,MI300X"]) == 0
+    assert main(["price", str(tmp_path / "model.mlir"), "--hardware", "H100-SXM,MI300X", "-v"]) == 0
     assert "MI300X" in capsys.readouterr().out
 
 
@@ -264,7 +264,7 @@ def test_help_does_not_import_jax():
 
 def test_values_are_static_and_prints_stay_out_of_json(capsys):
     asked = ("price", "priced_module:loud", "--args", "x=f32[64,64]", "times=3", "--hardware", "H100-SXM", "--json")
-    assert main(list(asked)) == 0
+    assert main([*asked, "-v"]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
     assert "traced" in err and found["metrics"]["flops"] == 3 * 2 * 64**3

@@ -47,7 +47,7 @@ def test_values_and_texts_are_escaped():
 
 
 def test_labels_of_a_file_are_printed_as_escapes(sweep_file, capsys):
-    assert main(["query", str(sweep_file), "--where", "tpot < 1 s", "--sort", "tpot"]) == 0
+    assert main(["query", str(sweep_file), "--where", "tpot < 1 s", "--sort", "tpot", "-v"]) == 0
     out, err = capsys.readouterr()
     assert SHOWN in out and harmless(out) and err == ""
     assert [line.split()[0] for line in out.splitlines() if "ms" in line] == [SHOWN, "plain"]
@@ -78,10 +78,10 @@ def test_flags_are_refused_in_one_harmless_line(words, capsys):
 def test_names_of_hardware_and_models_are_one_line(tmp_path, capsys):
     entry = tmp_path / "chip.toml"
     entry.write_text('name = "a\\u001b[31m\\nb[/]"\nvendor = "\\u202e"\n', encoding="utf-8")
-    main(["hardware", str(entry)])
+    main(["hardware", str(entry), "-v"])
     said = "".join(capsys.readouterr())
     assert harmless(said)
-    main(["models", str(entry)])
+    main(["models", str(entry), "-v"])
     assert harmless("".join(capsys.readouterr()))
 
 

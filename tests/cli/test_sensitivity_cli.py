@@ -16,7 +16,7 @@ CASE += ["--efficiency", "derated"]
 def test_table_and_files(capsys, tmp_path):
     file, picture = tmp_path / "out.nc", tmp_path / "out.png"
     words = ["--metric", "tpot,ttft", "--knob", "hardware.memory,workload", "--second-order"]
-    assert main(["sensitivity", *CASE, *words, "-o", str(file), "--plot", str(picture)]) == 0
+    assert main(["sensitivity", *CASE, *words, "-o", str(file), "--plot", str(picture), "-v"]) == 0
     said = capsys.readouterr().out
     assert "hardware.memory.hbm.bandwidth" in said and "real changes and those that the gradient predicts" in said
     assert "bound   decode: hbm" in said and "pairs of knobs" in said
@@ -63,7 +63,7 @@ def test_train(capsys, tmp_path):
     """A hundredth more of what binds saves a hundredth of the time; twice the sequences take twice as long."""
     words = ["--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--efficiency", "derated", "--dp", "8", "--zero", "3"]
     words += ["--global-batch", "64", "--seq", "4096", "--metric", "iteration_time,usd_per_billion_tokens", "--json"]
-    assert main(["sensitivity", "--job", "train", *words]) == 0
+    assert main(["sensitivity", "--job", "train", *words, "-v"]) == 0
     found = json.loads(capsys.readouterr().out)
     slopes = {knob["path"]: knob["elasticities"] for knob in found["knobs"]}
     assert slopes["hardware.matrix.bf16"]["iteration_time"] == pytest.approx(-0.65, abs=0.15)
@@ -78,7 +78,7 @@ def test_maps(capsys, tmp_path):
         'batch = [1, 8, 64]\n[axes]\n"hardware.memory.hbm.bandwidth" = ["2TB/s", "8TB/s"]\n'
     )
     words = ["sensitivity", "--over", str(spec), "-o", str(file), "--plot", str(picture)]
-    assert main([*words, "--metric", "tpot", "--knob", "workload.batch,hardware.memory.hbm.bandwidth"]) == 0
+    assert main([*words, "--metric", "tpot", "--knob", "workload.batch,hardware.memory.hbm.bandwidth", "-v"]) == 0
     assert "3 batch x 2 hbm_bandwidth points, 2 knobs" in capsys.readouterr().out
     with xr.open_dataset(file) as dataset:
         assert dataset["elasticity_of_tpot"].dims == ("knob", "batch", "hbm_bandwidth")

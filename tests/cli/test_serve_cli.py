@@ -21,7 +21,7 @@ TRACE = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(
 
 
 def printed(capsys, *words):
-    status = main([str(word) for word in words])
+    status = main([*(str(word) for word in words), "-v"])
     out, err = capsys.readouterr()
     assert status == 0 and all(line.endswith(" of 48 requests") for line in err.splitlines())  # progress, when slow
     return out

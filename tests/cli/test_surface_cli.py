@@ -17,27 +17,27 @@ def measured(tmp_path):
 
 def test_import_show_and_predict(measured, tmp_path, capsys):
     out = tmp_path / "own.nc"
-    assert main(["surface", "import", str(measured), "-o", str(out)]) == 0
+    assert main(["surface", "import", str(measured), "-o", str(out), "-v"]) == 0
     assert "1 tables with 8 times, measured on H100-SXM" in capsys.readouterr().out
-    assert main(["surface", "show", str(out)]) == 0
+    assert main(["surface", "show", str(out), "-v"]) == 0
     shown = capsys.readouterr().out
     assert "linear_fp8_scaled" in shown and "m 16-64 (2)" in shown and "H100-SXM" in shown
     words = ["step", "--hardware", "H100", "--model", "llama-3.1-8b", "--decode", "16", "--context", "1000"]
-    assert main([*words, "--efficiency", f"surface:{out}"]) == 0
+    assert main([*words, "--efficiency", f"surface:{out}", "-v"]) == 0
     said = capsys.readouterr().out
     assert "surface:own" in said and "octaves beyond the evidence" not in said  # the model below has seen H100
     assert "surface model" in said and "bf16 products were not measured, fp8 with block scales were" in said
-    assert main([*words, "--efficiency", f"surface:{out}", "--set", "hardware.memory.hbm.bandwidth=40TB/s"]) == 0
+    assert main([*words, "--efficiency", f"surface:{out}", "--set", "hardware.memory.hbm.bandwidth=40TB/s", "-v"]) == 0
     said = capsys.readouterr().out
     assert "octaves beyond the evidence: HBM bytes per clock and core 3." in said
 
 
 def test_a_simulation_runs_on_tables(measured, tmp_path, capsys):
     out = tmp_path / "own.nc"
-    assert main(["surface", "import", str(measured), "-o", str(out)]) == 0
+    assert main(["surface", "import", str(measured), "-o", str(out), "-v"]) == 0
     words = ["serve", "--hardware", "H100", "--model", "llama-3.1-8b", "--weights", "fp8-block", "--concurrency", "2"]
     words += ["--isl", "64", "--osl", "8", "--requests", "4", "--efficiency", f"surface:{out}"]
-    assert main(words) == 0
+    assert main([*words, "-v"]) == 0
     said = capsys.readouterr().out
     assert "TPOT" in said and "surface clamped" in said and "4 finished" in said
 
@@ -59,7 +59,7 @@ def test_bad_files_are_one_line_and_exit_2(measured, tmp_path, capsys, change, w
 
 def test_what_is_dropped_is_counted(measured, tmp_path, capsys):
     measured.write_text(measured.read_text() + "16,1024,512,66,0.1\n")
-    assert main(["surface", "import", str(measured), "-o", str(tmp_path / "own.nc"), "--drop"]) == 0
+    assert main(["surface", "import", str(measured), "-o", str(tmp_path / "own.nc"), "--drop", "-v"]) == 0
     assert "dropped: 0 impossible, 1 duplicate" in capsys.readouterr().out
 
 
@@ -73,7 +73,7 @@ def test_a_version_of_the_engine_is_not_that_of_the_program(tmp_path, capsys):
     assert main(words) == 2
     assert "choose one with --engine-version: 1, 2" in capsys.readouterr().err
     for flag in ("--engine-version", "--version"):
-        assert main([*words, flag, "2", "--force"]) == 0
+        assert main([*words, flag, "2", "--force", "-v"]) == 0
         assert "1 tables with 1 times" in capsys.readouterr().out
 
 

@@ -104,7 +104,7 @@ def test_other_errors_are_for_the_caller(monkeypatch):
     assert environment.explained(KeyError("key")) is None
     monkeypatch.setattr("sweeps.cli.parser.run", lambda words: {}["key"])
     with pytest.raises(KeyError):
-        main(["step"])
+        main(["step", "-v"])
 
 
 def test_an_error_of_a_file_is_not_one_of_standard_output(tmp_path, capsys):

@@ -8,7 +8,7 @@ from sweeps.cli import main
 
 
 def test_names_and_the_line_of_counts(capsys):
-    assert main(["hardware", "--technology"]) in (0, None)
+    assert main(["hardware", "--technology", "-v"]) in (0, None)
     out = capsys.readouterr().out
     assert "CoWoS-S-2023" in out and "UCIe-advanced" in out
     counts = [int(word) for word in out.strip().splitlines()[-1].split() if word.isdigit()]

@@ -39,7 +39,7 @@ def test_search(capsys):
     assert [row["rank"] for row in found["rows"]] == [1, 2, 3] and found["feasible"] > 3
     times = [row["iteration_time"] for row in found["rows"]]
     assert times == sorted(times) and all(row["feasible"] for row in found["rows"])
-    assert main([*BASE, "--search", "--devices", "4", "--top", "3"]) == 0
+    assert main([*BASE, "--search", "--devices", "4", "--top", "3", "-v"]) == 0
     text = capsys.readouterr().out
     assert "layouts in" in text and "tokens/s" in text
 

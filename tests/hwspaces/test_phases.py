@@ -102,7 +102,7 @@ def test_a_wrong_share_is_refused_in_one_line(tmp_path, change, said):
 def test_a_service_runs_by_phase(file, capsys):
     """Mixed steps of a scheduler too: one prompt and its outputs take what the formula says, host times with them."""
     words = "serve --model Llama-3.1-8B --rate 0.1 --requests 8 --isl 512 --osl 9 --json".split()
-    assert main([*words, "--hardware", f"{file}#Chip", "--efficiency", f"{file}#Chip"]) == 0
+    assert main([*words, "--hardware", f"{file}#Chip", "--efficiency", f"{file}#Chip", "-v"]) == 0
     found = json.loads(capsys.readouterr().out)
     step = sum(times(file, decode(1.0, 516.0)).values())
     assert found["metrics"]["tpot_p50"] == pytest.approx(step, rel=1e-3)

@@ -125,7 +125,7 @@ def test_the_best_design_of_a_file_is_the_device_of_the_sweep(tmp_path, capsys):
     there = {dim: at for dim, at in point.position.items() if dim in found["die_area"].dims}
     assert float(die_area(device)) == pytest.approx(float(found["die_area"].isel(there)), rel=1e-5)
     saved(tmp_path / "out.nc", found)
-    assert main(["plot", str(tmp_path / "out.nc"), "--kind", "floorplan", "-o", str(tmp_path / "die.svg")]) == 0
+    assert main(["plot", str(tmp_path / "out.nc"), "--kind", "floorplan", "-o", str(tmp_path / "die.svg"), "-v"]) == 0
     assert f"gpu-n3: {float(die_area(device)) * 1e6:,.0f} mm2 on 2 dies" in capsys.readouterr().out
 
 

@@ -154,7 +154,7 @@ def file(grid, tmp_path):
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_the_verb_writes_a_picture_beside_the_file(file, capsys, ending):
     chosen = [] if ending == "png" else ["-o", str(file.with_suffix(".svg"))]
-    assert main(["plot", str(file), "--at", "hbm_capacity=80GB", *chosen]) == 0
+    assert main(["plot", str(file), "--at", "hbm_capacity=80GB", *chosen, "-v"]) == 0
     assert file.with_suffix(f".{ending}").stat().st_size > 10_000
     assert capsys.readouterr().out.startswith(f"{file.with_suffix(f'.{ending}')}: Best of ")
 
@@ -162,7 +162,7 @@ def test_the_verb_writes_a_picture_beside_the_file(file, capsys, ending):
 @pytest.mark.parametrize("kind", ["heatmap", "lines", "pareto", "breakdown"])
 def test_the_verb_draws_every_kind(file, capsys, kind):
     axis = ["--x", "batch"] if kind == "breakdown" else []
-    assert main(["plot", str(file), "--kind", kind, "--at", "hbm_capacity=80GB", *axis]) == 0
+    assert main(["plot", str(file), "--kind", kind, "--at", "hbm_capacity=80GB", *axis, "-v"]) == 0
     assert file.with_suffix(".png").stat().st_size > 10_000
     assert capsys.readouterr().out.startswith(f"{file.with_suffix('.png')}: ")
 
@@ -174,7 +174,7 @@ def test_a_roofline_names_the_ops_and_what_is_not_drawn(tmp_path, capsys):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path / "nowhere" / "else"))
         patch.setattr("pathlib.Path.mkdir", lambda *_, **__: None)
-        assert main(["plot", "--kind", "roofline", *step, "-o", str(path)]) == 0
+        assert main(["plot", "--kind", "roofline", *step, "-o", str(path), "-v"]) == 0
     assert (jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs) == before
     assert path.read_text().startswith("<?xml")
     assert "prefill of 1 x 512 tokens" in capsys.readouterr().out

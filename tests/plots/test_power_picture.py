@@ -133,7 +133,7 @@ def test_the_verb_draws_a_batch_and_a_step(tmp_path, capsys):
     place = ["plot", "--kind", "power", "--hardware", "H100-SXM", "--model", "Llama-3.1-8B"]
     for work in (["--isl", "1024", "--osl", "32", "--batch", "8"], ["--prefill", "512"]):
         path = tmp_path / f"{work[0][2:]}.png"
-        assert main([*place, *work, "-o", str(path)]) == 0
+        assert main([*place, *work, "-o", str(path), "-v"]) == 0
         assert path.stat().st_size > 10_000
     assert capsys.readouterr().out.count("J per ") == 2
 

@@ -86,12 +86,12 @@ def test_a_shard_of_another_shape_is_damaged(folder, tmp_path, capsys):
     shard = vars(found.shards[0]) | {"bytes": told["bytes"], "sha256": told["sha256"]}
     lines = [manifest._line(dict(found.header)), manifest._line(shard, manifest.question(found.header))]
     (place / manifest.NAME).write_bytes(b"".join(lines))
-    assert main(["status", "--check", str(place)]) == 0
+    assert main(["status", "--check", str(place), "-v"]) == 0
     assert "shard-0000000.nc is damaged: step_time is of shape None in place of" in capsys.readouterr().out
     assert main(["query", str(place), "--sort", "step_time"]) == 2
     assert "shard-0000000.nc is damaged: step_time is of shape None in place of" in capsys.readouterr().err
 
 
 def test_a_whole_folder_is_complete(folder, capsys):
-    assert main(["status", "--check", str(folder)]) == 0
+    assert main(["status", "--check", str(folder), "-v"]) == 0
     assert "state    complete" in capsys.readouterr().out

@@ -38,7 +38,7 @@ def test_the_limits_of_classes(tmp_path):
 
 def test_the_answer_says_so(capsys):
     words = "--model Llama-3.1-8B --hardware H100-SXM --rate 300 --isl 512 --osl 16 --requests 200 --slo ttft=50ms"
-    assert main(["serve", *words.split(), "--admission", "slo"]) == 0
+    assert main(["serve", *words.split(), "--admission", "slo", "-v"]) == 0
     text = capsys.readouterr().out
     assert "admits  requests with an expected TTFT above 50 ms are rejected: " in text
     assert "rejected: the first token was expected too late" in text

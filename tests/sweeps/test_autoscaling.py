@@ -109,7 +109,7 @@ def test_the_answer_says_hours_and_costs(capsys):
     from sweeps.cli import main
 
     words = "--model Llama-3.1-8B --hardware H100-SXM --dp 2 --rate 4 --isl 256 --osl 16 --requests 40"
-    assert main(["serve", *words.split(), "--autoscale", "by=queue,target=4,every=1s,start=0s"]) == 0
+    assert main(["serve", *words.split(), "--autoscale", "by=queue,target=4,every=1s,start=0s", "-v"]) == 0
     lines = capsys.readouterr().out.splitlines()
     (rule_line,) = (line for line in lines if line.startswith("scaling"))
     assert rule_line.startswith(

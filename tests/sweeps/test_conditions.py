@@ -121,19 +121,19 @@ def test_command_says_what_bests_are_per(tmp_path, monkeypatch, capsys):
     text = 'hardware = "H100-SXM"\nmodel = ["Llama-3.1-8B", "Llama-3.1-70B"]\nefficiency = "derated"\n'
     text += "[deployment]\ntp = 8\n[workload]\nbatch = [1, 16]\nisl = 512\nosl = 64\n"
     (tmp_path / "two.toml").write_text(text)
-    main(["sweep", "two.toml", "-o", "two.nc"])
+    main(["sweep", "two.toml", "-o", "two.nc", "-v"])
     told = capsys.readouterr().out
     assert "best per model (--per none: over all of them)" in told
     assert "of the feasible points of model Llama-3.1-70B" in told
-    main(["sweep", "two.toml", "-o", "all.nc", "--per", "none"])
+    main(["sweep", "two.toml", "-o", "all.nc", "--per", "none", "-v"])
     told = capsys.readouterr().out
     assert "best per" not in told
     assert "best of all points: every axis is a freedom of the design" in told
     assert "at model" in told
     for per, words in ([], "Best design per model"), (["--per", "none"], "Best of 4 designs"):
-        main(["plot", "two.nc", "--kind", "lines", "--x", "batch", "--y", "model", "-o", "two.png", *per])
+        main(["plot", "two.nc", "--kind", "lines", "--x", "batch", "--y", "model", "-o", "two.png", *per, "-v"])
         assert words in capsys.readouterr().out
-    main(["plot", "two.nc", "--kind", "pareto", "-o", "front.png"])
+    main(["plot", "two.nc", "--kind", "pareto", "-o", "front.png", "-v"])
     assert "A front per model." in _details("two.nc")
 
 

@@ -48,7 +48,7 @@ def test_a_plan_of_1e11_points_makes_no_grid_and_writes_nothing(tmp_path, capsys
     spec = written(tmp_path, 1000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     words = ["--machines", "4", "--machine-price", "2.5", "--json"]
-    assert main(["sweep", str(spec), "--plan", "-o", "big/", *words]) == 0
+    assert main(["sweep", str(spec), "--plan", "-o", "big/", *words, "-v"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["points"] == 100 * 1000**3
     assert found["variables"] == ["tpot", "ttft", "feasible"]
@@ -82,7 +82,7 @@ def test_a_slow_sweep_is_sampled_in_small_shards(monkeypatch):
 
 
 def test_a_file_is_as_large_as_its_values(tmp_path, capsys):
-    assert main(["sweep", str(written(tmp_path, 10)), "--plan", "-o", str(tmp_path / "out.nc")]) == 0
+    assert main(["sweep", str(written(tmp_path, 10)), "--plan", "-o", str(tmp_path / "out.nc"), "-v"]) == 0
     said = capsys.readouterr().out
     assert "disk       800 kB\n" in said and "files      1, of 100,000 points at most" in said
     assert "price      not known: --machine-price" in said

@@ -279,7 +279,7 @@ def written(tmp_path):
 def test_verb(written, tmp_path, capsys):
     out, picture = tmp_path / "out.nc", tmp_path / "out.svg"
     words = ["optimize", str(written), "--starts", "4", "--steps", "40", "--grid", "64", "-o", str(out)]
-    assert main([*words, "--plot", str(picture)]) == 0
+    assert main([*words, "--plot", str(picture), "-v"]) == 0
     text = capsys.readouterr().out
     assert "tpot <= 8 ms" in text and "held by" in text and "best of 64" in text
     assert "keeps constraints" in text and picture.stat().st_size > 1000
@@ -367,11 +367,11 @@ def test_limits_are_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = short_search('"Llama-3.1-8B"', "isl = 1024, osl = 256", "owning_usd_per_million_tokens")
     (tmp_path / "ends.toml").write_text(text)
-    main(["optimize", "ends.toml"])
+    main(["optimize", "ends.toml", "-v"])
     told = capsys.readouterr().out
     assert "limit   hbm_bandwidth is at its most, 4 TB/s: 10 % more would change the objective by -" in told
     assert "money   margin 8.5: a device is bought at 8.5 times what it takes to make" in told
-    main(["optimize", "ends.toml", "--set", "hardware.costs.margin=1"])
+    main(["optimize", "ends.toml", "--set", "hardware.costs.margin=1", "-v"])
     assert "money   margin 1: a device costs what it takes to make" in capsys.readouterr().out
 
 
@@ -405,7 +405,7 @@ def test_an_optimum_per_model_is_printed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     text = short_search('["Llama-3.1-8B", "Llama-3.1-70B"]', "isl = 512, osl = 64", "tpot")
     (tmp_path / "two.toml").write_text(text)
-    main(["optimize", "two.toml"])
+    main(["optimize", "two.toml", "-v"])
     told = capsys.readouterr().out
     assert told.startswith("best per model (--per none: over all of them)")
     assert told.index("model Llama-3.1-8B") < told.index("model Llama-3.1-70B")

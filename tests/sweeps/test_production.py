@@ -160,7 +160,7 @@ def test_the_best_split(tmp_path):
 def test_a_neighbour_by_name(capsys):
     flags = "--hardware H100-SXM --model Llama-2-7B --isl 1 --osl 2 --efficiency datasheet --json"
     other = "--neighbour model=Llama-2-13B --neighbour isl=1 --neighbour osl=2"
-    assert main(["colocate", *flags.split(), *other.split()]) == 0
+    assert main(["colocate", *flags.split(), *other.split(), "-v"]) == 0
     found = json.loads(capsys.readouterr().out)["metrics"]
     # scenario I4.1: 3.94 and 7.67 ms in turns; 1 %: activations and some tokens
     assert found["tpot"] == pytest.approx(11.6e-3, rel=0.01)

@@ -135,13 +135,13 @@ def test_the_rows_are_a_dataset(rows, tmp_path):
 
 
 def test_the_command(capsys, tmp_path):
-    assert main(["scenario", "list"]) == 0
+    assert main(["scenario", "list", "-v"]) == 0
     assert "Llama-2-70B with Llama-2-7B drafting" in capsys.readouterr().out
     out = tmp_path / "out.nc"
     assert main(["scenario", "run", "I3.1", "--efficiency", "half", "--json", "-o", str(out)]) == 0
     found = json.loads(capsys.readouterr().out.rpartition("\n\n")[0])
     assert found[0]["status"] == "agrees" and found[0]["expected"] == 2.147e9 and out.exists()
-    assert main(["scenario", "run", "I3.1", "--efficiency", "half"]) == 0
+    assert main(["scenario", "run", "I3.1", "--efficiency", "half", "-v"]) == 0
     printed = capsys.readouterr().out
     assert "5 agrees" in printed and "by default constants: 5 of 5 agree" in printed
 

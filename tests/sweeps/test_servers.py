@@ -135,6 +135,6 @@ def test_servers_of_no_size_are_refused(capsys, tmp_path, verb, node):
 def test_the_report_says_servers(capsys):
     words = ["--model", "Llama-3.1-8B", "--isl", "1024", "--osl", "256", "--slo", SLO, "--hardware", "H100-SXM"]
     more = ["--devices", "1", "--simulate", "0", "--no-disaggregated", "--rate", "50", "--efficiency", "derated"]
-    assert main(["compare", *words, *more]) == 0
+    assert main(["compare", *words, *more, "-v"]) == 0
     assert "on 1 server of 8" in capsys.readouterr().out
     assert np.isfinite(charged_devices(np.array([1.0, 3.0]), 8.0)).all()

@@ -55,5 +55,5 @@ def test_an_unknown_name_is_refused_with_all_of_them():
 
 
 def test_a_sweep_by_its_name(capsys, elsewhere):
-    assert main(["sweep", "speculation", "-o", "out.nc"]) == 0
+    assert main(["sweep", "speculation", "-o", "out.nc", "-v"]) == 0
     assert (elsewhere / "out.nc").exists()

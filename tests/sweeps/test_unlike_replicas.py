@@ -65,7 +65,7 @@ def test_pools_have_figures_of_each():
 def test_the_answer_has_a_row_for_each(capsys):
     words = "--model Llama-3.1-8B --hardware H100-SXM --rate 4 --isl 256 --osl 16 --requests 40 --router slo"
     also = ("--also", "hardware=L40S,dp=2")
-    assert main(["serve", *words.split(), *also]) == 0
+    assert main(["serve", *words.split(), *also, "-v"]) == 0
     text = capsys.readouterr().out
     assert "router  slo before 3 replicas: 1 x H100-SXM (tp1), 2 x L40S (tp1)" in text
     assert "\n2 x L40S (tp1) " in text and "prompt tokens" in text

@@ -55,7 +55,7 @@ def test_what_is_not_explained_is_reported(rows):
 
 
 def test_validate_area(capsys, tmp_path):
-    assert main(["validate", "area", "--plots", str(tmp_path)]) == 0
+    assert main(["validate", "area", "--plots", str(tmp_path), "-v"]) == 0
     text = capsys.readouterr().out
     assert "16 dies fitted to" in text and "GH100" in text and "not fitted" in text
     assert (tmp_path / "die_area.png").stat().st_size > 10_000
@@ -72,18 +72,18 @@ def test_unknown_area_is_one_line(capsys):
 
 
 def test_hardware_shows_area_and_cost(capsys):
-    main(["hardware", "MI300X"])
+    main(["hardware", "MI300X", "-v"])
     text = capsys.readouterr().out
     assert "8 of 115 mm2 + 4 of 370 mm2" in text and "device memory" in text and "to buy" in text
     main(["hardware", "MI300X", "--json"])
     record = json.loads(capsys.readouterr().out)
     assert sum(record["area_m2"].values()) == pytest.approx(2400e-6, rel=1e-5) and record["cost_usd"]["dies"] > 100
     assert "90 % within" not in text and "area_interval_m2" not in record
-    main(["hardware", "gpu-n3"])
+    main(["hardware", "gpu-n3", "-v"])
     text = capsys.readouterr().out
     assert "die area 969 mm2, 90 % within 740 to 1,300" in text and "at the ends of the die area" in text
     main(["hardware", "gpu-n3", "--json"])
     low, high = json.loads(capsys.readouterr().out)["area_interval_m2"]
     assert high / low == pytest.approx(1.312**2, rel=1e-2)
-    main(["hardware", "TPU-v5e"])
+    main(["hardware", "TPU-v5e", "-v"])
     assert "area and cost unknown" in capsys.readouterr().out

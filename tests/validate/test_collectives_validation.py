@@ -197,7 +197,7 @@ def test_the_command(file, capsys, tmp_path):
     assert found["rows"] == 1 and found["left_out"][0]["row"] == 3
     assert found["groups"][0]["device"] == "H100-SXM"
     assert pathlib.Path(found["pictures"][0]).stat().st_size > 10_000
-    assert main(["validate", "collectives", "--data", path]) == 0
+    assert main(["validate", "collectives", "--data", path, "-v"]) == 0
     printed = capsys.readouterr().out
     assert "H100-SXM" in printed and "MAPE" in printed and "1 rows left out" in printed and "'q100'" in printed
     assert main(["validate", "collectives", "--data", str(tmp_path / "none.csv")]) == 2

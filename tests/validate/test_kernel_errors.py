@@ -72,7 +72,9 @@ def test_command(tmp_path, capsys):
     assert found["errors"]["mape"] == pytest.approx(0.2, rel=1e-5)
     assert found["errors"]["coverage_90"] is None
     assert {"family": "GEMM", "device": "h100_sxm"}.items() <= found["groups"][1].items()
-    assert main(["validate", "kernels", "--data", str(folder), "--efficiency", "derated", "--hardware", "H100"]) == 0
+    assert (
+        main(["validate", "kernels", "--data", str(folder), "--efficiency", "derated", "--hardware", "H100", "-v"]) == 0
+    )
     assert "GEMM" in capsys.readouterr().out
 
 

@@ -70,9 +70,9 @@ def test_a_command_asks_for_what_the_row_asks_for(tmp_path):
 def test_commands_are_printed_by_row(tmp_path, capsys):
     read_rows(tmp_path, *ROWS, {"gpu": "h900"})
     file = str(tmp_path / "measured.csv")
-    assert main(["validate", "serving", file, "--command", "3"]) == 0
+    assert main(["validate", "serving", file, "--command", "3", "-v"]) == 0
     assert capsys.readouterr().out.startswith("jaxroof serve --model meta-llama/Llama-3.1-70B --hardware H200-SXM ")
-    assert main(["validate", "serving", "--data", file, "--command", "all"]) == 0
+    assert main(["validate", "serving", "--data", file, "--command", "all", "-v"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
     assert main(["validate", "serving", file, "--command", "4"]) == 2
     assert "row 4: 'h900' is neither" in capsys.readouterr().err

@@ -133,7 +133,7 @@ def test_a_missing_file_or_column_and_an_empty_file_are_refused_in_one_line(tmp_
 
 def test_the_command_prints_tables_and_json(tmp_path, capsys):
     file = written(tmp_path, {}, {"model": "no-such-model"})
-    assert cli.main(["validate", "requests", "--data", str(file)]) == 0
+    assert cli.main(["validate", "requests", "--data", str(file), "-v"]) == 0
     text = capsys.readouterr().out
     assert "MAPE" in text and "1 rows not predicted" in text and "no-such-model" in text
     assert cli.main(["validate", "requests", "--data", str(file), "--json", "--efficiency", "datasheet"]) == 0
