@@ -75,6 +75,10 @@ def sensitivity(
     # A sweep's file or a specification, whose keys the others replace.
     checked = spec({**(specification(source).source if source is not None else {}), **keys})
     if JOBS[checked.job].simulated:
+        # A simulation has elasticities at one point only.
+        if checked.axes:
+            known = ", ".join(name for name, job in JOBS.items() if not job.simulated)
+            raise ValueError(f"job = {checked.job!r} has no maps of sensitivities; known: {known}")
         return _of_service(checked.source, metrics, knobs, pairs, smoothing)
     question = asked(checked)
     wanted = checked.variables if metrics is None else metrics
