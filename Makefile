@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo lint test suite smoke bench gpu docs-figures docs-check evidence refit clean
+.PHONY: demo lint test suite smoke bench gpu docs docs-figures docs-check evidence refit clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxroof needs Python 3.11 or newer; set PYTHON=...")'
@@ -44,7 +44,14 @@ endif
 gpu: $(VENV)/installed  ## figures of JAX's devices, beside targets; on a CPU of a hundredth of the points
 	$(BIN)/python -W ignore -m tests.bench.gpu
 
-docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md and docs/guide, as today's commands make them
+docs: $(VENV)/documented  ## the site, offline, notebooks executed: build/site/index.html
+	$(BIN)/python -m docs.site
+
+$(VENV)/documented: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
+docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md, docs/guide and docs/learn, as today's commands make them
 	$(BIN)/python -m tests.pages
 
 docs-check: $(VENV)/installed  ## whether these blocks are what the commands print today, slow ones too
@@ -57,4 +64,4 @@ refit: $(VENV)/installed  ## all fits of constants on measured data of the folde
 	$(BIN)/python -m tests.evidence.refit --data $(DATA) $(WRITE)
 
 clean:
-	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png
+	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png docs/*/index.rst docs/reference/api docs/reference/cli

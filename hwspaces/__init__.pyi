@@ -24,3 +24,4 @@ from hwspaces.quantities.leaves import leaf_unit as leaf_unit
 from hwspaces.quantities.units import formatted as formatted
 from hwspaces.quantities.units import from_key as from_key
 from hwspaces.quantities.units import quantity as quantity
+from jaxroof.version import VERSION as __version__  # noqa: F401

@@ -192,7 +192,7 @@ class Transport:
     own_part: Scalar = number(
         "1",
         "{}: share of the local chunk that is copied at link speed",
-        "what a gather or scatter moves of a device's own part",
+        "what a gather or scatter moves of the chunk that a device has already",
         zero=True,
     )
     spread: Scalar = number(

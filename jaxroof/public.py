@@ -47,10 +47,10 @@ def public_names(package: str, stub: str) -> "tuple[list[str], Callable[[str], o
         import importlib.util
 
         if name in homes:
-            # Whoever gets a struct from here may give it to JAX, which must know it as a pytree by then.
-            if _jax_at_once or "jax" in sys.modules:
-                importlib.import_module("jaxroof.numerics.arrays").import_jax()
             module, attribute = homes[name]
+            # Whoever gets a struct from here may give it to JAX, which must know it as a pytree by then.
+            if (_jax_at_once or "jax" in sys.modules) and module != "jaxroof.version":
+                importlib.import_module("jaxroof.numerics.arrays").import_jax()
             if module != package and hasattr(importlib.import_module(module), attribute):
                 return getattr(sys.modules[module], attribute)
             return importlib.import_module(f"{module}.{attribute}")  # a public module of a package
@@ -62,4 +62,4 @@ def public_names(package: str, stub: str) -> "tuple[list[str], Callable[[str], o
         """Names that `dir` shows: the public ones alone, without modules that happen to be imported."""
         return sorted(homes)
 
-    return sorted(homes), found, listed
+    return [name for name in sorted(homes) if not name.startswith("__")], found, listed

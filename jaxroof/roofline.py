@@ -18,7 +18,7 @@ from jaxroof.numerics.arrays import jnp
 from jaxroof.numerics.smooth import maximum, minimum
 from jaxroof.numerics.struct import Array, Scalar
 from jaxroof.op import EXPERT_KERNELS, RESOURCES, AnyOp, Collective, Copy, Kernel, inner_bytes
-from jaxroof.tracing import traced_once
+from jaxroof.tracing import remembered, traced_once
 from jaxroof.units import LEVELS, busy_times, known, unit_rate, unit_time
 
 
@@ -57,6 +57,7 @@ def roofline_timing(op: Kernel, hardware: Hardware, shares: KindEfficiency, fixe
 # Time of one op on one device, by the efficiency's model of its kind, and the resource that binds it.
 
 
+@remembered
 def op_timing(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Timing:
     """Time in s of one run of `op`, and of each resource that it uses.
 
@@ -323,6 +324,7 @@ def _outer_bandwidth(hardware: Hardware) -> Scalar:
 
 
 @traced_once
+@remembered
 def op_extrapolation(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> Array:
     """Octaves by which `op` on `hardware` is beyond the evidence, shape (): 0 inside, and where none is known.
 

@@ -15,6 +15,55 @@ from jaxroof.op import AnyOp, Ops, unlabelled
 Name = TypeVar("Name")
 
 
+_FOUND: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar("found of ops", default=None)
+
+
+@contextlib.contextmanager
+def remembering() -> Iterator[None]:
+    """A context in which `remembered` functions are computed once for equal ops, on NumPy: for a single answer."""
+    token = _FOUND.set({})
+    try:
+        yield
+    finally:
+        _FOUND.reset(token)
+
+
+def remembered(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which inside of `remembering` returns what it has returned for an op with the same numbers.
+
+    Time, bound and errors of an op all ask for its timing, and layers that do the same have equal ops.
+
+    Args:
+      function: of an op, and of structs that are the same objects for all ops.
+    """
+
+    @functools.wraps(function)
+    def once(op: AnyOp, *where: Any) -> Any:
+        found = _FOUND.get()
+        if found is None or is_traced():
+            return function(op, *where)
+        key = function, _first_equal(op, found), *map(id, where)
+        if key not in found:
+            # The structs are kept beside the result, so that no other object takes their identities.
+            found[key] = function(op, *where), where
+        return found[key][0]
+
+    return once
+
+
+def _first_equal(op: AnyOp, found: dict[Any, Any]) -> int:
+    """Identity of the first op with the numbers of `op`; of `op` itself where one of them is a column."""
+    # Numbers are compared once for every op, whichever functions ask for it.
+    if id(op) not in found:
+        own = unlabelled(op)
+        try:
+            first = found.setdefault(own, own)
+        except TypeError:  # columns have no hash
+            first = op
+        found[id(op)] = first, op
+    return id(found[id(op)][0])
+
+
 def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """`jax.jit` of a function whose first argument is an op.
 

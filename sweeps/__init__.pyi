@@ -1,5 +1,6 @@
 """Many points at once: sweeps over hardware, models, deployments and workloads, as labelled datasets."""
 
+from jaxroof.version import VERSION as __version__  # noqa: F401
 from sweeps.ask.cases import Case as Case
 from sweeps.ask.cases import case as case
 from sweeps.data.querying.run import query as query

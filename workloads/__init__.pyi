@@ -1,5 +1,6 @@
 """Workloads: model architectures by name or from a Hugging Face config, and request streams."""
 
+from jaxroof.version import VERSION as __version__  # noqa: F401
 from workloads.models.catalogue import CatalogueModel as CatalogueModel
 from workloads.models.catalogue import catalogue as catalogue
 from workloads.models.catalogue import names as names

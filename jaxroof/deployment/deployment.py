@@ -285,7 +285,7 @@ class MemoryLimits:
     logit_bytes: Scalar = number(
         "B",
         "bytes per logit of the sampler at its peak",
-        "16-bit logits, 32-bit ones, sorted values and places, probabilities, and the sort's buffers",
+        "16-bit logits, 32-bit ones, sorted values and their numbers, probabilities, and the sort's buffers",
         zero=True,
         default=38.6,
         source="ours, fitted to vLLM's start-up logs: tests.evidence.startup_logs",

@@ -40,7 +40,9 @@ METRICS = {
     "kernels": lower("1", "kernels that one run of the function launches"),
     "peak_bytes": lower("B", "memory that arrays of the function take at once at most, inputs and results included"),
     "fits_memory": Metric("1", "arrays of the function fit in device memory"),
-    "run_extrapolation": lower("1", "mean octaves beyond the evidence over the function's time"),
+    "run_extrapolation": lower(
+        "1", "binary logarithm of the factor beyond the evidence, mean over the function's time"
+    ),
     "energy": lower("J", "energy of one run of the function on one device, static power included"),
 }
 """Metrics of a function beside those that it shares with a step."""

@@ -52,7 +52,9 @@ METRICS = {
         for name in ("ttft", "tpot", "e2e", "step_time")
     },
     **{
-        f"{step}_extrapolation": lower("1", f"mean octaves beyond the evidence over {words} time")
+        f"{step}_extrapolation": lower(
+            "1", f"binary logarithm of the factor beyond the evidence, mean over {words} time"
+        )
         for step, words in (("step", "the step's"), ("prefill", "the prefill's"), ("decode", "the decode step's"))
     },
 }

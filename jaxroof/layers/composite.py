@@ -182,7 +182,7 @@ def shared_transformer_rules(mixer: SharedTransformer, deployment: Deployment) -
     if deployment.pp is not None:
         yield (
             jnp.asarray(deployment.pp <= 1.0),
-            lambda: f"pp = {deployment.pp:g} splits layers into stages, but places in several of them share weights",
+            lambda: f"pp = {deployment.pp:g} splits layers into stages, but layers in several of them share weights",
         )
 
 

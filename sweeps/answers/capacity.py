@@ -139,7 +139,7 @@ def record(search: Search) -> dict[str, Any]:
 
 
 def _bounds(search: Search, what: str) -> list[str]:
-    """Bounds of places that keep the target at every load tried, in words; empty where there are none."""
+    """Bounds of accelerators that keep the target at every load tried, in words; empty where there are none."""
     # Censored: the target held at every load that was tried, so the capacity itself is not known.
     bounds = [one for one in search.capacities if one.censored]
     lines = []

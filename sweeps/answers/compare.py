@@ -260,7 +260,8 @@ def _print_reasons(out: Any, comparison: Comparison, every: bool) -> None:
 def _print_summary(out: Any, comparison: Comparison, shown: Sequence[Row]) -> None:
     # The floor keeps an estimate that takes no measurable time from a division by zero.
     rate = comparison.places / max(comparison.estimate_seconds, 1e-9)
-    words = f"estimate of {comparison.places:,} places in {comparison.estimate_seconds:.1f} s ({rate:,.0f} places/s)"
+    count, seconds = comparison.places, comparison.estimate_seconds
+    words = f"estimate of {count:,} candidates in {seconds:.1f} s ({rate:,.0f} per second)"
     if comparison.simulations:
         # Seconds of simulations alone: those of the estimate before them are stated above.
         more = comparison.seconds - comparison.estimate_seconds

@@ -130,7 +130,7 @@ PLACES = {
 SPLITS = {
     "split_use": lower("1", "requests per second over what the split can do at most"),
     "limit_ratio": lower("1", "largest of the latencies over their limits"),
-    "best_split": Metric("1", "place of the split that keeps every limit with most room to spare; -1: none does"),
+    "best_split": Metric("1", "number of the split that keeps every limit with most room to spare; -1: none does"),
 }
 """What a search over splits of devices finds."""
 

@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--emit", metavar="KIND", help=what)
     parser.add_argument("--top", metavar="N", help=f"rows that are printed (default {TOP})")
     parser.add_argument("--all", action="store_true", help="every layout, whether it serves or not, with its reason")
-    what = ".json everything, .nc all places, .csv rows, .png or .svg a picture"
+    what = ".json everything, .nc all candidates, .csv rows, .png or .svg a picture"
     kinds = ("dataset", "rows", "answer", "png", "svg")
     output_argument(parser, "-o", "--output", kinds=kinds, metavar="FILE", help=what)
     common.json_argument(parser)
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> None:
         if options.engine is None and options.emit in ENGINES:
             options.engine = options.emit  # flags are of the engine that was compared
     if "," in (options.weights or "") and str(options.output).lower().endswith(".nc"):
-        raise ValueError(f"-o {options.output}: places of several weights are not one dataset: give --weights one")
+        raise ValueError(f"-o {options.output}: candidates of several weights are not one dataset: give --weights one")
     result = _compared(options)
     shown = result.rows if options.all else result.best_layouts
     top = common.whole_setting(options, "top", TOP)
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> None:
 
 _WRITTEN = {
     ".json": "every row that is shown, for jaxroof emit and jaxroof serve --row",
-    ".nc": "every place, as estimated",
+    ".nc": "every candidate, as estimated",
     ".csv": "every row",
 }
 """Content of files by their ending; of pictures, the best rows."""

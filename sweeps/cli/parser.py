@@ -2,11 +2,13 @@
 
 import argparse
 import importlib
-from collections.abc import Collection
+import os
+import sys
+from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import Any, NoReturn
 
-from sweeps.cli import environment, outputs
+from sweeps.cli import environment, help, outputs
 from sweeps.cli.verbs import VERBS
 
 
@@ -16,9 +18,17 @@ def run(words: list[str]) -> SystemExit | None:
     Raises:
       ValueError: one line, for what is no verb, no flag of it or no value of one, and whatever the verb raises.
     """
-    about = "Time, memory and cost of LLM inference on any hardware. `jaxroof VERB --help` says what a verb takes."
-    parser = Parser(prog="jaxroof", description=about)
-    parser.add_argument("--version", action="store_true", help="print the version and stop")
+    # A shell that completes a line asks in place of running it.
+    asked = "_ARGCOMPLETE" in os.environ
+    if asked:
+        from sweeps.cli import completing
+
+        words = completing.words()
+    parser = Parser(prog="jaxroof", description=help.ABOUT)
+    parser.brief = help.overview
+    what = "versions of jaxroof, Python, JAX and its devices, NumPy and xarray"
+    parser.add_argument("--version", action="store_true", help=what)
+    parser.add_argument("--json", action="store_true", dest="version_json", help="with --version: as JSON")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB")
     # Checked before argparse does, whose message would list all verbs instead of the nearest.
     if words and not words[0].startswith("-") and words[0] not in VERBS:
@@ -33,16 +43,22 @@ def run(words: list[str]) -> SystemExit | None:
             # The forms of an answer are those of every verb, and are declared at the parsers that take flags.
             for leaf in _leaves(subparser):
                 outputs.form_arguments(leaf)
+            _brief(subparser, verb)
+    if asked:
+        completing.answer(parser)
     try:
         options, unknown = parser.parse_known_args(words)
     except SystemExit as helped:
         return helped
+    if options.version_json and not options.version:
+        raise ValueError("--json stands behind a verb and its flags, or beside --version")
     if unknown:
         raise ValueError(_unknown(unknown[0], parser.flags(options)))
     if options.version:
-        from jaxroof.version import VERSION
+        from sweeps.answers import to_json, version
 
-        print(VERSION)
+        found = version.record()
+        (to_json.print_json if options.version_json else version.show)(found)
     elif options.verb is None:
         parser.print_help()
     else:
@@ -101,11 +117,25 @@ def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     return [parser]
 
 
+def _brief(parser: Any, words: str) -> None:
+    """Give a command, and every word that may follow it, the help that fits a screen."""
+    parser.brief = lambda: help.brief(parser, words)
+    parser.usage = help.usage(parser, words)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, below in action.choices.items():
+                _brief(below, f"{words} {word}")
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line, and that takes flags in full, once unless declared to append."""
 
+    brief: Callable[[], str] | None = None
+    """What `--help` prints in place of all flags, which `--help-all` prints."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.add_argument("--help-all", action=_HelpAll, nargs=0, help="all flags, each with its whole help")
         # Abbreviations would make a later flag of the same beginning ambiguous.
         self.allow_abbrev = False
         self.color = False  # later versions of argparse write control characters
@@ -116,6 +146,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print; `sweeps.cli.main` prints it in one line."""
         raise ValueError(message)
+
+    def print_help(self, file: Any = None) -> None:
+        """Print what fits a screen."""
+        self._print_message(self.format_help() if self.brief is None else self.brief(), file or sys.stdout)
 
     def flags(self, options: argparse.Namespace | None = None) -> list[str]:
         """Every flag that it knows, or that the parser of the last word that `options` have does."""
@@ -139,6 +173,14 @@ class Parser(argparse.ArgumentParser):
             if before.startswith("-") and before not in self.flags():
                 raise ValueError(_unknown(before, self.flags()))
         super()._check_value(action, value)
+
+
+class _HelpAll(argparse.Action):
+    """Prints all flags of a command, and ends it."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        print(parser.format_help(), end="")
+        parser.exit()
 
 
 class _Once(argparse.Action):

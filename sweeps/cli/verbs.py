@@ -1,35 +1,55 @@
-"""Verbs of the `jaxroof` command, each with one line on its answer."""
+"""Verbs of the `jaxroof` command in groups of tasks, each with one line on its answer."""
 
-VERBS = {
-    "step": "one engine step: a table of its ops with time, share, work and what binds each",
-    "price": "a function of JAX arrays, or a model in StableHLO, on any hardware: its ops, time and work; over sizes",
-    "export": "a step or a training iteration for other programs: Perfetto, Chakra, Timeloop; profiles for Vidur",
-    "collective": "an all-reduce or another collective: time and bus bandwidth by algorithm and message size",
-    "request": "a static batch of requests: TTFT, TPOT, E2E latency, throughput, what fits",
-    "train": "one iteration of training: time, MFU, messages, memory, cost; or the best layouts of many devices",
-    "serve": "a request stream on a simulated engine: latency percentiles, goodput, queueing, use of the cache",
-    "disaggregate": "prefill and decode on pools of their own: TTFT, TPOT, rates that match, the best split",
-    "colocate": "two models on the same devices, in turns or side by side: latencies of each, alone and together",
-    "scenario": "the suite of training and inference scenarios, each beside expected values",
-    "compare": "which accelerators, how many and which parallelism serve a model best: a ranking",
-    "emit": "launch flags of an engine, or a manifest, for one row of a saved comparison",
-    "capacity": "the largest load at which each of many accelerators keeps an objective, and latency against load",
-    "fleet": "how many accelerators of each kind serve several models over a day at the least cost, and their duals",
-    "sensitivity": "which numbers matter and by how much: elasticities of every metric, at a point or over a sweep",
-    "sweep": "a grid or sample of points from a TOML spec, into a netCDF file or a folder of shards",
-    "status": "how far a folder of shards is, and whether it is whole",
-    "query": "the points of a sweep that keep a condition, best first",
-    "merge": "a folder of shards as one netCDF file",
-    "optimize": "the best hardware, deployment and workload numbers under constraints, by gradients",
-    "map": "loop nests of a layer or a network on an accelerator: accesses, time, energy, the best mappings",
-    "plot": "a picture of a sweep's file, a step's roofline or power, or a device's dies",
-    "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
-    "hardware": "the accelerators of the catalogue",
-    "space": "design spaces of hardware that could be built: knobs, laws, and what is held",
-    "models": "the models of the catalogue",
-    "trace": "a request stream, from a trace file or distributions: rate, burstiness, lengths, shared prefixes",
-    "calibrate": "an engine's overheads from one measured run of a server, or whether calibrated ones still hold",
-    "surface": "kernels as a user measured them: tables from a benchmark's files, or what a file holds",
-    "validate": "predictions against measured data",
+GROUPS = {
+    "price": {
+        "request": "a static batch of requests: TTFT, TPOT, throughput, cost, what fits",
+        "step": "one engine step: its ops with time, share, work and what binds each",
+        "train": "one iteration of training: time, MFU, memory, cost; or the best layouts",
+        "price": "any function of JAX arrays, or a model in StableHLO: ops, time, over sizes",
+        "collective": "an all-reduce or another collective, by algorithm and message size",
+        "disaggregate": "prefill and decode on pools of their own: latencies, the best split",
+        "colocate": "two models on the same devices, in turns or side by side",
+        "map": "loop nests of a layer or a network on an accelerator: the best mappings",
+        "scenario": "the suite of 28 scenarios, each beside expected values",
+    },
+    "serve": {
+        "serve": "a request stream on a simulated engine: percentiles of latency, goodput",
+        "capacity": "the largest load within an SLO, on each of many accelerators",
+        "trace": "a request stream: rate, burstiness, lengths, shared prefixes",
+    },
+    "choose": {
+        "compare": "which accelerators, how many and which parallelism serve a model best",
+        "fleet": "accelerators of several kinds for a day's traffic at the least cost",
+        "emit": "launch flags of an engine, or a manifest, for a row of a comparison",
+    },
+    "design": {
+        "sweep": "a grid or sample of points from a TOML file, into netCDF or Zarr",
+        "optimize": "the best hardware, deployment and workload under constraints",
+        "sensitivity": "which numbers matter and by how much: elasticities of every metric",
+        "space": "design spaces of hardware that could be built: knobs and laws",
+        "status": "how far a folder of shards is, and whether it is whole",
+        "query": "the points of a sweep that keep a condition, best first",
+        "merge": "a folder of shards as one netCDF file",
+    },
+    "measure": {
+        "calibrate": "an engine's overheads from one measured run of a server",
+        "bench": "kernels of the device that JAX sees, measured as surfaces",
+        "surface": "kernels as a user measured them: import from a benchmark's files",
+        "validate": "predictions against measured data",
+    },
+    "show": {
+        "ui": "a page in the browser with sliders, and the answer beside them",
+        "hardware": "accelerators of the catalogue, or everything about one",
+        "models": "models of the catalogue, or everything about one",
+        "plot": "a picture of a sweep's file, a step's roofline or power, or dies",
+        "export": "a step or an iteration for Perfetto, Chakra, Timeloop or Vidur",
+    },
+    "": {
+        "completion": "completion of verbs, flags and names in bash, zsh or fish",
+    },
 }
-"""Every verb and what it answers. Verb `x` lives in `sweeps.cli.x` as `arguments(parser)` and `run(options)`."""
+"""Group -> verb -> what it answers; those of no name are not listed. Verb `x` lives in `sweeps.cli.x` as
+`arguments(parser)` and `run(options)`; its main flags and examples are in `sweeps.cli.examples`."""
+
+VERBS = {verb: summary for verbs in GROUPS.values() for verb, summary in verbs.items()}
+"""Every verb and what it answers."""

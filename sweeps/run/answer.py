@@ -17,6 +17,7 @@ from jaxroof.op import BOUNDS, RESOURCES, AnyOp, Collective, Kernel
 from jaxroof.step.forward import as_run, step_ops
 from jaxroof.step.overlap import HIDDEN
 from jaxroof.step.step import HOST
+from jaxroof.tracing import remembering
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
 from sweeps.ask.offered_load import without_output
@@ -87,7 +88,8 @@ def answer_of(scenario: Scenario) -> Answer:
     job = job_of(scenario)
     # One traced function serves every scenario of a structure; its names were stored while it was traced.
     function, orders = _described(job)
-    values, steps = at_base(function, scenario)
+    with remembering():
+        values, steps = at_base(function, scenario)
     metric_names, op_names = orders[structure(scenario)]
     metrics = {name: _plain(name, value) for name, value in zip(metric_names, values, strict=True)}
     answers_by_step = {}

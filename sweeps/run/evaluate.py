@@ -27,6 +27,10 @@ def _float64(leaf: Any) -> Any:
 
 def at_base(function: Function, base: Scenario, way: Way = EAGERLY, others: tuple[Any, ...] = ()) -> Any:
     """What `function` returns at the base itself, as NumPy arrays."""
+    # A single point needs no columns.
+    if not way.compiled:
+        with eager():
+            return mapped(lambda value: np.asarray(value)[()], function(in_dtype(base, FLOAT64), *others))
     ((_, columns),) = evaluate(function, base, [ALONE], way, others)
     return mapped(lambda column: column[0], columns)
 

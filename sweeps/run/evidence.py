@@ -43,7 +43,12 @@ class Beyond:
             return "nothing is known of the evidence for these constants"
         if not self.marked:
             return "inside of the evidence"
-        return f"{self.octaves:.1f} octaves beyond the evidence: {', '.join(self.causes)}"
+        return f"a factor of {factor(self.octaves)} beyond the evidence: {', '.join(self.causes)}"
+
+
+def factor(octaves: float) -> str:
+    """A distance in octaves as people say it, as a factor: "2.3"; two digits."""
+    return formatted(2.0**octaves, "1", 2)
 
 
 def beyond(scenario: Scenario, batch: Batch) -> Beyond:
@@ -132,9 +137,8 @@ def _causes(op: AnyOp, hardware: Hardware, efficiency: Efficiency) -> dict[str, 
         if octaves != 0.0:
             # Positive octaves are above the measured range, negative ones below it.
             side = ("above the largest", ranges[name].high) if octaves > 0.0 else ("below the least", ranges[name].low)
-            words = (
-                f"{feature.words} {abs(octaves):.1f} octaves {side[0]} measured ({formatted(side[1], feature.unit)})"
-            )
+            far = factor(abs(octaves))
+            words = f"{feature.words} a factor of {far} {side[0]} measured ({formatted(side[1], feature.unit)})"
             # An octave of a shape counts for less than one of a device.
             causes[name] = (1.0 if feature.device else SHAPE) * abs(octaves), words
     distance = precision_distance(hull, op)

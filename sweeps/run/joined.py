@@ -12,6 +12,7 @@ from jaxroof.op import KINDS, Kernel, Ops
 from jaxroof.roofline import op_time
 from jaxroof.step.overlap import computing_hardware
 from jaxroof.step.placed import device_ops
+from sweeps.run.evidence import factor
 
 WAYS = {
     "interpolated": "between measured shapes",
@@ -100,7 +101,7 @@ def _way(efficiency: Efficiency, op: Kernel) -> tuple[str, str]:
     if not outside:
         return "interpolated", ""
     name = max(outside, key=lambda one: outside[one])
-    return "clamped", f"{outside[name]:.1f} octaves {_edge(table, name, op)}"
+    return "clamped", f"a factor of {factor(outside[name])} {_edge(table, name, op)}"
 
 
 def _edge(table: Surface, name: str, op: Kernel) -> str:

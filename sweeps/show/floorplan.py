@@ -98,7 +98,7 @@ def _title(entry: HardwareEntry, hardware: Hardware, area: float, count: int) ->
 
 
 def _details(entry: HardwareEntry, hardware: Hardware, plan: tuple[TileGroup, ...], what: str) -> str:
-    words, package = ["Areas to scale; shapes and places are schematic."], hardware.package
+    words, package = ["Areas to scale; shapes and positions are schematic."], hardware.package
     if package is not None and any(group.stacks for group in plan):
         number = sum(len(group.stacks) for group in plan)
         words.append(

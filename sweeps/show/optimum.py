@@ -19,6 +19,9 @@ from sweeps.studies.optimize.result import Slice, slices
 COLUMNS, LABEL = 3, 44
 """Slices side by side, and letters of a line below them."""
 
+LETTERS = 34
+"""Letters of a line beside one row of slices."""
+
 FAR, LEAST = 3.0, 1.02
 """Ratios to the best value: what is farther is out of the picture, and an axis shows at least so much."""
 
@@ -68,7 +71,9 @@ def _slices(optimum: Optimum) -> Any:
             i = problem.variables.index(one.variable)
             best = objective.sign * optimum.grid_objectives[0]
             panel.plot(optimum.grid_design[i], best, "D", ms=5, mfc="none", mec=style.QUIET, zorder=4)
-    fig.supylabel(words(objective.name), fontsize=9, color=style.INK)
+    # One row of panels has room for a few words, two rows for twice as many.
+    letters = LETTERS * -(-len(cut) // COLUMNS)
+    fig.supylabel(textwrap.fill(words(objective.name), letters), fontsize=9, color=style.INK)
     lines = style.matplotlib().lines
     patch = style.matplotlib().patches.Patch(color=style.INFEASIBLE, label="breaks a constraint")
     handles = [lines.Line2D([], [], marker="o", ls="", color=style.SERIES_COLOURS[1], label="best design"), patch]

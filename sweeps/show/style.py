@@ -100,14 +100,14 @@ def figure(width: float, height: float, title: str, details: str = "", source: s
       width, height: inches, of what is below the heading.
       title: the answer, as a sentence.
       details: its particulars, in smaller letters.
-      source: what the numbers are of, at the foot.
+      source: what the numbers are of, in one line at the foot; what is longer is cut.
     """
     # Widths in letters of each size for every inch of the figure.
     titles = textwrap.wrap(title, int(width * 9.8), break_on_hyphens=False)
     smalls = [
         line for part in details.splitlines() for line in textwrap.wrap(part, int(width * 13.5), break_on_hyphens=False)
     ]
-    feet = textwrap.wrap(source, int(width * 15.5), break_on_hyphens=False)
+    feet = textwrap.wrap(source, int(width * 15.5), break_on_hyphens=False, max_lines=1, placeholder=" ...")
     # Inches above and below the drawing, by the number of lines.
     above = len(titles) * _TITLE_INCHES + len(smalls) * _DETAIL_INCHES + 2 * _MARGIN
     below = len(feet) * _SOURCE_INCHES + _MARGIN

@@ -280,12 +280,6 @@ for words in (["--help"], *([verb, "--help"] for verb in VERBS)):
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
 
 
-def test_the_version_is_printed(capsys):
-    from jaxroof.version import VERSION
-
-    assert printed(capsys, "--version").strip() == VERSION
-
-
 TWO = """
 hardware = ["H100-SXM", "H200-SXM"]
 model = ["Llama-3.1-8B", "Llama-3.1-70B"]

@@ -140,7 +140,7 @@ def test_a_served_ranking_says_what_is_asked_what_binds_and_why_others_are_missi
     assert row[2:4] == ["1", "tp1"]
     (why,) = (line for line in lines if line.startswith("A30 "))
     assert " misses 15 ms with a single request at a time" in why
-    assert any(line.startswith("tried   estimate of 4 places in ") for line in lines)
+    assert any(line.startswith("tried   estimate of 4 candidates in ") for line in lines)
     assert any(line.startswith("best    1 x H100-SXM as tp1: ") for line in lines)
 
 

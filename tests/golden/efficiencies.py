@@ -76,5 +76,5 @@ def _quiet(words: list[str]) -> dict:
     from sweeps.cli import main
 
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
-        status = main(words)
+        status = main([*words, "-v"])
     return {"status": status, "said": (out.getvalue() if status == 0 else err.getvalue()).strip()}

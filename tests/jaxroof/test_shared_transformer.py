@@ -99,7 +99,7 @@ def test_every_place_does_the_work_of_a_layer(model):
 
 def test_stages_do_not_share_weights(model, chip):
     assert broken_rule(chip, model, Deployment(tp=2.0)) is None
-    said = "pp = 2 splits layers into stages, but places in several of them share weights"
+    said = "pp = 2 splits layers into stages, but layers in several of them share weights"
     assert broken_rule(chip, model, Deployment(pp=2.0)) == said
     assert broken_rule(chip, model, Deployment(tp=16.0)) == "tp = 16 does not divide the 8 attention heads"
 

@@ -2,12 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import sweeps
 from jaxroof import request_cost
 from jaxroof.op import Kernel
-from jaxroof.tracing import apart, of_each, totals, traced_once
+from jaxroof.tracing import apart, of_each, remembered, remembering, totals, traced_once
 
 KINDS = {
     "strong": jnp.float32,
@@ -147,3 +148,26 @@ def test_programs_stay_small(efficiency, forward, backward):
 
     assert equations(jax.make_jaxpr(e2e)(point.hardware).jaxpr) < forward
     assert equations(jax.make_jaxpr(jax.grad(e2e))(point.hardware).jaxpr) < backward
+
+
+def test_equal_ops_are_computed_once_where_it_is_asked_for():
+    computed = []
+
+    @remembered
+    def function(op, factor):
+        computed.append(op.bytes)
+        return op.bytes * factor[0]
+
+    def op(number, layer=""):
+        return Kernel(kind="elementwise", count=1.0, kernels=1.0, bytes=number, layer=layer)
+
+    factors, column = ([2.0], [5.0]), np.array([1.0, 2.0])
+    with remembering():
+        # The same numbers in another layer are the same work; other structs beside the op are not.
+        found = [function(op(3.0, layer), factor) for layer in ("1.", "2.") for factor in factors]
+        assert found == [6.0, 15.0, 6.0, 15.0] and computed == [3.0, 3.0]
+        # A column has no value to compare by: the op itself is remembered.
+        columns = op(column)
+        assert [function(columns, factors[0]).tolist() for _ in range(2)] == [[2.0, 4.0]] * 2
+        assert len(computed) == 3
+    assert function(op(3.0), factors[0]) == 6.0 and len(computed) == 4

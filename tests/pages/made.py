@@ -49,6 +49,10 @@ class Made:
         if block.kind == "output":
             return block.shown.of(printed)
         picture = self.folder / block.file
+        if block.query is not None:
+            from tests.ui.browser import screenshot
+
+            screenshot(block.query, picture)
         if not picture.is_file():
             raise ValueError(f"no command has written {block.file}")
         return picture

@@ -7,6 +7,7 @@ A comment above a block says what it is:
     <!-- output within 3 %, from "^ttft", to "^memory", keep "^(ttft|tpot) ", lines 7 of jaxroof step ... -->
     <!-- picture run.png -->                    the picture below is this file, which a command above has written
     <!-- picture a.png of jaxroof plot a.nc -o a.png -->
+    <!-- picture a.png of explorer ?tp=2 -->    the page of `jaxroof ui` in a browser, by the query of its URL
     <!-- output refused of jaxroof price ... -->  the error of this command, which ends with status 2
     <!-- file mymodule.py -->                   the block below is this file, for the commands after it
 
@@ -25,7 +26,11 @@ import shlex
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    *sorted((ROOT / "docs" / "guide").glob("*.md")),
+    *sorted((ROOT / "docs" / "learn").glob("*.md")),
+)
 
 COMMENT = re.compile(r"<!-- (output|picture|file)\b(.*?) -->\n+", re.S)
 FENCED = re.compile(r"```(\w*)\n(.*?)```\n", re.S)
@@ -89,6 +94,7 @@ class Block:
     refused: bool = False  # the output is the error of the command
     within: float | None = None  # share by which numbers may differ; None: one in the last digit
     file: str = ""  # of a picture or file
+    query: str | None = None  # of the explorer's URL, whose page the picture is
 
     @property
     def line(self) -> int:
@@ -109,6 +115,7 @@ def blocks(page: pathlib.Path) -> Iterator[Block]:
         if below is None:
             raise ValueError(f"{page.name}: no block below <!-- {kind} {words} -->")
         said, _, command = words.partition("of jaxroof ")
+        said, shot, query = said.partition(" of explorer ")
         commands = tuple(f"jaxroof {part}".strip() for part in command.split("; jaxroof ")) if command else ()
         code = None
         if kind == "output" and not commands:
@@ -124,6 +131,7 @@ def blocks(page: pathlib.Path) -> Iterator[Block]:
             commands=commands,
             code=code,
             file=said.split()[0] if kind != "output" else "",
+            query=query if shot else None,
             **_options(said if kind == "output" else "", page),
         )
 

@@ -47,6 +47,7 @@ VERBS = {
     "map": "map resnet50.conv2_3x3 --arch eyeriss_like --mappings 2000",
     "plot": "plot merged.nc -o merged.png",
     "bench": "bench -o cpu.nc --budget 1s --only copy --precision fp32",
+    "ui": "ui --help",  # it runs until it is stopped
     "hardware": "hardware H100-SXM",
     "space": "space show gpu-n3",
     "models": "models",
@@ -55,6 +56,7 @@ VERBS = {
     "--engine vllm -o server.toml",
     "surface": "surface import gemm/h100/data.csv -o own.nc",
     "validate": "validate area",
+    "completion": "completion bash",
 }
 """A quick command of every verb; some read what others have written."""
 

@@ -315,13 +315,13 @@ def test_what_runs_weight_only_is_ranked_and_said():
 def test_certainty_falls_with_the_distance_from_the_evidence():
     learned, plain = hwspaces.efficiency("learned-vllm"), hwspaces.efficiency("datasheet")
     h100, gaudi = (hwspaces.hardware(name) for name in ("H100-SXM", "Gaudi3"))
-    inside, out = Beyond(0.1, ()), Beyond(1.5, ("cores 1.5 octaves above the largest measured (188)",))
+    inside, out = Beyond(0.1, ()), Beyond(1.5, ("cores a factor of 2.8 above the largest measured (188)",))
     kinds = [trust(h100, learned, inside), trust(h100, learned, out), trust(gaudi, learned, out)]
     assert [one.extrapolated for one in kinds] == [False, True, True]
     # reach = d / sqrt(1 + d^2), 0.0995 and 0.832: 0.16^2 + (0.29 x 0.0995)^2 = 0.02643, 0.16^2 + (0.29 x 0.832)^2 =
     # 0.08382; 0.2^2 more for a vendor that no run confirms
     assert [one.spread for one in kinds] == pytest.approx([0.02643**0.5, 0.08382**0.5, 0.12382**0.5], rel=1e-3)
-    assert "cores 1.5 octaves above" in kinds[1].words
+    assert "cores a factor of 2.8 above" in kinds[1].words
     assert kinds[2].words.endswith("no served run of vllm confirms accelerators of Intel")
     anyone = dataclasses.replace(gaudi, vendor=None)  # of a user's file that names none
     assert trust(anyone, learned, inside).words == "no served run of vllm confirms accelerators of an unknown vendor"
@@ -360,7 +360,7 @@ def test_rows_are_judged_by_a_step_under_their_load():
     judged = [found.trust(found.rows[0]) for found in (near, far)]
     assert [one.extrapolated for one in judged] == [False, True]
     assert judged[0].octaves < 0.25 and 1.5 < judged[1].octaves <= 2.6
-    assert "HBM bytes per clock and core 2.0 octaves above the largest measured (27.6)" in judged[1].words
+    assert "HBM bytes per clock and core a factor of 4 above the largest measured (27.6)" in judged[1].words
 
 
 def test_advice_loosens_what_binds():

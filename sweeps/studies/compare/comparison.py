@@ -48,7 +48,7 @@ class Comparison:
     def __repr__(self) -> str:
         model, best = self.question.model.name, self.rows[0] if self.rows else None
         words = "" if best is None else f", best {best.devices} x {best.hardware} as {best.layout}"
-        return f"<Comparison of {model} by {self.metric}: {len(self.rows)} rows of {self.places:,} places{words}>"
+        return f"<Comparison of {model} by {self.metric}: {len(self.rows)} rows of {self.places:,} candidates{words}>"
 
     def question_of(self, row: Row) -> ServedQuestion:
         """What was asked of a row: at the precision of its weights where several were tried."""

@@ -1,0 +1,1 @@
+"""A local explorer in the browser: one deployment whose hardware, model, layout and load are changed by controls."""
