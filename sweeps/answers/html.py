@@ -23,6 +23,10 @@ footer { margin-top: 2rem; opacity: .7; }
 """
 
 
+LEFT = ' style="text-align: left"'
+"""Of cells of text in pages of others: notebooks have all cells at the right."""
+
+
 class Page:
     """Collects the blocks of an answer; `text` is the page.
 
@@ -75,24 +79,27 @@ def fragment(brief: Brief, width: int, rows: int) -> str:
 
     Args:
       width: columns that a table may take.
-      rows: of its table at most, or where it has none, of facts.
+      rows: of its table and of facts at most.
     """
     asked = "; ".join(filter(None, (brief.asked, brief.setting)))
     parts = [f"<p>{_shown(asked)}<br><b>{_shown(brief.answer)}</b></p>"]
     if brief.table is not None:
         table = narrowed(brief.table, width)
-        parts.append(_table(Table(table.columns, [table.rows[:rows]])))
+        parts.append(_table(Table(table.columns, [table.rows[:rows]]), LEFT))
         left = len(table.rows) - rows
         parts += [f"<p>... {left:,} more rows: .table()</p>"] if left > 0 else []
-        rows = 0
-    facts = [f"<tr><th>{_shown(label)}</th><td>{_shown(text)}</td></tr>" for label, text in brief.facts[:rows]]
+        rows = max(-left, 0)
+    facts = [
+        f"<tr><th{LEFT}>{_shown(label)}</th><td{LEFT}>{_shown(text)}</td></tr>" for label, text in brief.facts[:rows]
+    ]
     if facts:
-        parts.append(f'<table style="text-align: left"><tbody>{"".join(facts)}</tbody></table>')
+        parts.append(f"<table><tbody>{''.join(facts)}</tbody></table>")
     return f"<div>{''.join(parts)}</div>"
 
 
-def _table(table: Table) -> str:
-    kinds = [' class="number"' if column.number else "" for column in table.columns]
+def _table(table: Table, text: str = "") -> str:
+    """A table, whose cells of text have the attributes `text`."""
+    kinds = [' class="number"' if column.number else text for column in table.columns]
     head = "".join(f"<th{kind}>{_shown(column.title)}</th>" for kind, column in zip(kinds, table.columns, strict=True))
     bodies = []
     for section in table.sections:
