@@ -4,10 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from sweeps.answers.brief import Brief
+from typing import Any, NamedTuple, Protocol
 
 
 class Column(NamedTuple):
@@ -69,8 +66,8 @@ class Renderer(Protocol):
     def show(self, block: Block) -> None:
         """Show one block more."""
 
-    def brief(self, brief: "Brief") -> None:
-        """Take note of the short form, which most renderers have no use for: they show the whole."""
+    def brief(self, brief: Any) -> None:
+        """Take note of the short form, a `Brief`: most renderers have no use for it, they show the whole."""
 
 
 # A context variable: answers that other threads or tasks print do not reach the renderers of this one.
@@ -118,7 +115,7 @@ class Answer:
         for renderer in self._renderers:
             renderer.show(block)
 
-    def brief(self, brief: "Brief") -> None:
+    def brief(self, brief: Any) -> None:
         """The short form of this answer, which a screen shows unless it is asked for the whole."""
         for renderer in self._renderers:
             renderer.brief(brief)

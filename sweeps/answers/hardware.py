@@ -230,3 +230,77 @@ def brief_entry(entry: Any) -> Any:
     facts += [("price", entry.price.text)] if entry.price is not None else []
     facts += [("also called", ", ".join(entry.aliases))] if entry.aliases else []
     return Brief(asked=entry.name, facts=tuple(facts), next=f"jaxroof request --hardware {entry.name}")
+
+
+COLUMNS = {
+    "16 bit\nTF/s": (("matrix.bf16", "matrix.fp16"), 1e12),
+    "fp8\nTF/s": (("matrix.fp8",), 1e12),
+    "fp4\nTF/s": (("matrix.fp4",), 1e12),
+    "int8\nTOP/s": (("matrix.int8",), 1e12),
+    "memory\nGB": (("memory.hbm.capacity",), 1e9),
+    "memory\nTB/s": (("memory.hbm.bandwidth",), 1e12),
+    "link\nGB/s": (("links.scale_up.bandwidth",), 1e9),
+    "TDP\nW": (("power.tdp",), 1.0),
+    "price\nUSD/h": (("price",), 1 / 3600.0),
+}
+"""Columns of the catalogue's table: header -> (the first figure that is known, size of its unit in SI units)."""
+
+
+def print_catalogue(entries: list[Any]) -> None:
+    """Print the catalogue as a table."""
+    from sweeps.answers.tables import console, table
+    from sweeps.data.labels import number
+
+    catalogue = table("name", "vendor", "architecture", *COLUMNS, "price\nof", "sold\nby", numbers=COLUMNS)
+    for entry in entries:
+        announced = " *" if entry.status == "announced" else ""
+        # Of several figures for one column the first known one counts: bf16 before fp16.
+        known = [[entry.figures[path] for path in paths if path in entry.figures] for paths, _ in COLUMNS.values()]
+        figures = [
+            (values[0] if values else None, unit) for values, (_, unit) in zip(known, COLUMNS.values(), strict=True)
+        ]
+        # Thousands separators are left out to keep the columns narrow.
+        cells = ["-" if figure is None else number(figure / unit).replace(",", "") for figure, unit in figures]
+        price = ("-", "-") if entry.price is None else ((entry.price.date or "-")[:7], entry.price.seller)
+        catalogue.add_row(entry.name, entry.vendor or "-", f"{entry.architecture or '-'}{announced}", *cells, *price)
+    out = console()
+    out.brief(brief_catalogue(entries))
+    out.print(catalogue)
+    out.print(f"\n{len(entries)} accelerators; * announced, - unknown or absent.")
+    out.print("TF/s: dense matrix peak in TFLOP/s, 16 bit: bf16, else fp16. link: scale-up bandwidth per direction.")
+    out.print(
+        "price: median of one kind of seller, on demand unless --prices says otherwise; estimate: nobody sells it; "
+        "bought: nobody rents it out, its price as new over its life."
+    )
+    out.print("`jaxroof hardware NAME` shows every figure of one and where it is from.")
+
+
+def print_entry(entry: Any) -> None:
+    """Print every figure of one accelerator, where it is from, its dies and its price."""
+    from hwspaces import formatted, leaf_unit
+    from sweeps.answers.tables import console, table
+    from sweeps.ask.text import escaped
+
+    out = console()
+    out.brief(brief_entry(entry))
+    # Words that are missing are left out; all may come from a user's file.
+    words = [entry.product, entry.architecture, entry.status, entry.date and f"looked up {entry.date}", entry.file]
+    out.print(escaped(f"{entry.name}: {', '.join(word for word in words if word)}", breaks=True))
+    if entry.aliases:
+        out.print(escaped(f"also called {', '.join(entry.aliases)}", breaks=True))
+    out.print()
+    figures = table("figure", "value", "source", numbers=("value",))
+    for path, value in entry.figures.items():
+        figures.add_row(path, formatted(value, leaf_unit(path), 4), entry.sources.get(path, "-"))
+    out.print(figures)
+    out.print()
+    print_estimates(entry, out)
+    print_die(entry, out)
+    out.print()
+    print_prices(entry, out)
+    # Sentences on assumptions and notes are full lines, each with its kind.
+    for kind, sentences in (("assumed", entry.assumptions), ("note", entry.notes)):
+        if sentences:
+            out.print()
+        for sentence in sentences:
+            out.print(escaped(f"{kind}  {sentence}", breaks=True))

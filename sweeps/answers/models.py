@@ -48,7 +48,7 @@ def _brief_catalogue(covered: list[Any]) -> Any:
     return Brief(
         asked=f"{len(covered)} models of {len(families)} architectures, most models first",
         facts=tuple((name[:11], ", ".join(names)) for name, names in by_size),
-        next="jaxroof models NAME, config.json or FOLDER",
+        next="jaxroof models NAME, a config.json or its folder",
     )
 
 

@@ -47,11 +47,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Draw and write the picture; says what it shows and where it is."""
-    kind = options.kind
-    if kind is None:
-        from sweeps.show.of_file import usual_kind
+    from sweeps.show.of_file import picture, usual_kind
 
-        kind = usual_kind(options.file)
+    kind = usual_kind(options.file) if options.kind is None else options.kind
     if kind not in KINDS:
         from hwspaces.quantities.units import nearest
 
@@ -62,8 +60,6 @@ def run(options: argparse.Namespace) -> None:
     elif kind == "floorplan":
         drawing = _floorplan(options)
     else:
-        from sweeps.show.of_file import picture
-
         drawing = picture(options.file, kind, **{name: getattr(options, name) or None for name in FILE_FLAGS})
     write(options, "output", lambda: drawing)
     # The first text of a picture is its heading, which is the answer as a sentence.
@@ -111,10 +107,10 @@ def _of_case(options: argparse.Namespace, kind: str) -> Any:
     steps, batches = common.given(options, step.NUMBERS), common.given(options, BATCH_FLAGS)
     if steps and batches:
         raise ValueError(f"{steps[0]} is of one step and {batches[0]} of a batch: give one of them")
-    case = request.request_case(options) if batches else step.step_case(options)
-    what = batch_text(case) if batches else step_text(case)
+    of, said = (request.request_case, batch_text) if batches else (step.step_case, step_text)
+    case = of(options)
     # Kinds of pictures are modules of the same name as their function.
-    return getattr(importlib.import_module(f"sweeps.show.{kind}"), kind)(case, what=what)
+    return getattr(importlib.import_module(f"sweeps.show.{kind}"), kind)(case, what=said(case))
 
 
 def _floorplan(options: argparse.Namespace) -> Any:

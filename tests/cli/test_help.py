@@ -32,7 +32,7 @@ def parser_of(verb):
     parser = Parser(prog=f"jaxroof {verb}")
     importlib.import_module(f"sweeps.cli.{verb}").arguments(parser)
     for leaf in _leaves(parser):
-        outputs.page_argument(leaf)
+        outputs.form_arguments(leaf)
     return parser
 
 

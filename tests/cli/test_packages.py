@@ -35,7 +35,7 @@ def test_a_package_that_stands_before_is_refused(name, tmp_path):
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr == (
         f"jaxroof: the package {name} is another project's, {other}/__init__.py, and hides jaxroof's own: "
-        f"take {tmp_path} off PYTHONPATH, or give jaxroof a virtual environment\n"
+        f"take {tmp_path} off PYTHONPATH, or give it a virtual environment\n"
     )
 
 
