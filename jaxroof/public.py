@@ -59,7 +59,7 @@ def public_names(package: str, stub: str) -> "tuple[list[str], Callable[[str], o
         return importlib.import_module(f"{package}.{name}")
 
     def listed() -> list[str]:
-        """Names that `dir` shows."""
-        return sorted({*vars(sys.modules[package]), *homes})
+        """Names that `dir` shows: the public ones alone, without modules that happen to be imported."""
+        return sorted(homes)
 
     return [name for name in sorted(homes) if not name.startswith("__")], found, listed

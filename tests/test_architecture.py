@@ -44,6 +44,7 @@ FLOORS = {
     ),
     "sweeps": (
         *({"ask"}, {"data"}, {"run"}, {"serving"}, {"studies"}, {"measure"}, {"show"}, {"answers"}),
+        {"entries"},  # Python's
         {"ui"},  # a local page of answers
         {"cli"},
     ),

@@ -16,6 +16,9 @@ WIDTH = 100
 LABEL = 12
 """Columns of a fact's label."""
 
+PYTHON = ".text(), .table(), .dataset, .plot(), .report(path)"
+"""What an answer has in Python, beside its short form."""
+
 LEAST_TEXT = 20
 """Columns of the screen that a text of a table has at least."""
 
@@ -41,13 +44,17 @@ class Brief:
     matter: tuple[str, ...] = ()
     next: str = ""
 
-    def blocks(self, width: int = WIDTH, most: int = LINES) -> list[Block]:
-        """At most `most` lines of `width` columns; rows and facts that find no room are left to `-v`."""
+    def blocks(self, width: int = WIDTH, most: int = LINES, python: bool = False) -> list[Block]:
+        """At most `most` lines of `width` columns; rows and facts that find no room are left to `-v`.
+
+        Args:
+          python: the last lines name what an answer has in Python, in place of flags and of the next command.
+        """
         width = min(width, WIDTH)
         whole = f"{self.asked}; {self.setting}"
         asked = whole if self.setting and len(whole) <= width else self.asked
         head = [*_wrapped(asked, width, 1), *_wrapped(self.answer, width, 2)]
-        tail = self._tail(width)
+        tail = self._tail(width, python)
         room = most - len(head) - len(tail)
         # A few rows come first, then facts, then more rows.
         least = 0 if self.table is None else _head(self.table) + min(len(self.table.rows), LEAST_ROWS)
@@ -68,14 +75,16 @@ class Brief:
             blocks.append(part if isinstance(part, Table) else Text("\n".join(part)))
         return blocks
 
-    def _tail(self, width: int) -> list[str]:
+    def _tail(self, width: int, python: bool) -> list[str]:
         """Assumptions in one line, and the next command."""
         tail = []
         if self.notes:
             words = f"{len(self.notes)} assumption{'s' * (len(self.notes) > 1)}"
             if self.matter:
                 words += f", of which {len(self.matter)} matter{'s' * (len(self.matter) == 1)} here"
-            tail.append(_fact("notes", f"{words}: --notes", width))
+            tail.append(_fact("notes", f"{words}: {'.record()' if python else '--notes'}", width))
+        if python:
+            return [*tail, _fact("more", PYTHON, width)]
         tail.append(_fact("more", f"{self.next}; all of it: -v" if self.next else "all of it: -v", width))
         return tail
 

@@ -4,7 +4,7 @@ import html
 
 from jaxroof.version import VERSION
 from sweeps.answers.answer import Block, Table
-from sweeps.answers.brief import Brief
+from sweeps.answers.brief import Brief, narrowed
 from sweeps.ask.text import escaped
 
 STYLE = """
@@ -21,6 +21,10 @@ tbody + tbody tr:first-child td { border-top: 1px solid; }
 .bold { font-weight: 600; }
 footer { margin-top: 2rem; opacity: .7; }
 """
+
+
+LEFT = ' style="text-align: left"'
+"""Of cells of text in pages of others: notebooks have all cells at the right."""
 
 
 class Page:
@@ -70,8 +74,32 @@ class Page:
         self._line = ""
 
 
-def _table(table: Table) -> str:
-    kinds = [' class="number"' if column.number else "" for column in table.columns]
+def fragment(brief: Brief, width: int, rows: int) -> str:
+    """The short form of an answer as a part of another page, such as a notebook, in that page's style.
+
+    Args:
+      width: columns that a table may take.
+      rows: of its table and of facts at most.
+    """
+    asked = "; ".join(filter(None, (brief.asked, brief.setting)))
+    parts = [f"<p>{_shown(asked)}<br><b>{_shown(brief.answer)}</b></p>"]
+    if brief.table is not None:
+        table = narrowed(brief.table, width)
+        parts.append(_table(Table(table.columns, [table.rows[:rows]]), LEFT))
+        left = len(table.rows) - rows
+        parts += [f"<p>... {left:,} more rows: .table()</p>"] if left > 0 else []
+        rows = max(-left, 0)
+    facts = [
+        f"<tr><th{LEFT}>{_shown(label)}</th><td{LEFT}>{_shown(text)}</td></tr>" for label, text in brief.facts[:rows]
+    ]
+    if facts:
+        parts.append(f"<table><tbody>{''.join(facts)}</tbody></table>")
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _table(table: Table, text: str = "") -> str:
+    """A table, whose cells of text have the attributes `text`."""
+    kinds = [' class="number"' if column.number else text for column in table.columns]
     head = "".join(f"<th{kind}>{_shown(column.title)}</th>" for kind, column in zip(kinds, table.columns, strict=True))
     bodies = []
     for section in table.sections:

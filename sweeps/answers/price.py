@@ -1,9 +1,9 @@
 """Text, JSON, files and pictures of `jaxroof price`: one point op by op, or many points in rows."""
 
-import argparse
 from typing import Any
 
 from sweeps.answers.answer import say
+from sweeps.studies.price.points import Priced
 
 LEAST_SLOPE = 5e-4
 """Elasticity that is printed at least."""
@@ -14,7 +14,7 @@ def _sizes_text(sizes: dict[str, float]) -> str:
 
 
 def print_answer(
-    options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], answer: Any, slopes: dict[str, float]
+    options: Any, asked: Any, device: Any, sizes: dict[str, float], answer: Any, slopes: dict[str, float]
 ) -> None:
     """Print the ops of one point, its totals and, where there are some, elasticities."""
     from hwspaces import efficiency, formatted
@@ -48,9 +48,7 @@ def print_answer(
         out.print(shown)
 
 
-def print_points(
-    options: argparse.Namespace, asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]
-) -> None:
+def print_points(options: Any, asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]) -> None:
     """Print a row for every point of a sweep, and how far its accelerators are beyond the evidence at the first one."""
     from hwspaces import efficiency, formatted
     from sweeps.answers import tables
@@ -115,9 +113,7 @@ def points(asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]
     return {**data.attrs, "beyond": beyond, "notes": list(notes), "points": rows}
 
 
-def record(
-    options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], answer: Any
-) -> dict[str, Any]:
+def record(options: Any, asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> dict[str, Any]:
     """The answer to one point for machines."""
     import dataclasses
 
@@ -133,7 +129,7 @@ def record(
     }
 
 
-def drawn(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> Any:
+def drawn(options: Any, asked: Any, device: Any, sizes: dict[str, float], answer: Any) -> Any:
     """The roofline of one point."""
     import hwspaces
     from sweeps.show.roofline import ops_roofline
@@ -144,9 +140,33 @@ def drawn(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str,
     return ops_roofline(answer.ops, device.hardware, title, constants.name, notes)
 
 
-def print_files(options: argparse.Namespace, asked: Any, device: Any, sizes: dict[str, float], data: Any) -> None:
+def print_files(options: Any, asked: Any, device: Any, sizes: dict[str, float], data: Any) -> None:
     """Print which files are written, and what is in them."""
     if options.output:
         say(f"\n{options.output}: {data.attrs['function']} over {', '.join(map(str, data['time'].dims))}")
     if options.plot:
         say(f"\n{options.plot}: {asked.traced.name} on {device.name}{_sizes_text(sizes)}")
+
+
+# Any number of points: op by op where there is one, else in rows.
+
+
+def show(found: Priced) -> None:
+    """Print the ops of one point, or a row for each of many."""
+    if found.one_point:
+        print_answer(found, found.question, found.devices[0], found.first, found.answer, dict(found.slopes))
+    else:
+        print_points(found, found.question, found.notes, found.dataset, found.beyond)
+
+
+def whole_record(found: Priced) -> dict[str, Any]:
+    """One point, or all of many, for machines."""
+    if not found.one_point:
+        return points(found.question, found.notes, found.dataset, found.beyond)
+    told = record(found, found.question, found.devices[0], found.first, found.answer)
+    return told | ({"elasticities": dict(found.slopes)} if found.slopes else {})
+
+
+def picture(found: Priced) -> Any:
+    """The roofline of the first point."""
+    return drawn(found, found.question, found.devices[0], found.first, found.answer)

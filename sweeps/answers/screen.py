@@ -1,5 +1,6 @@
 """Answers on the screen: text and tables as wide as the terminal, or plain lines where there is none."""
 
+import io
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -47,10 +48,11 @@ class Screen:
 
     Args:
       most: columns at most; cells that are longer are cut. None: as wide as the terminal, and nothing is cut.
+      of: the console; None: that of the terminal.
     """
 
-    def __init__(self, most: int | None = None) -> None:
-        self._console, self._cut = console(), most is not None
+    def __init__(self, most: int | None = None, of: Console | None = None) -> None:
+        self._console, self._cut = of or console(), most is not None
         if most is not None:
             self._console.width = min(self._console.width, most)
 
@@ -72,6 +74,21 @@ class Screen:
 
     def brief(self, brief: Brief) -> None:
         """The whole is shown."""
+
+
+def text(blocks: Iterable[Block], most: int | None = None) -> str:
+    """Blocks as plain lines.
+
+    Args:
+      most: as of `Screen`.
+    """
+    stream = io.StringIO()
+    plain: dict[str, Any] = {"force_terminal": False, "force_jupyter": False, "color_system": None}
+    names: dict[str, Any] = {"markup": False, "highlight": False, "emoji": False}
+    screen = Screen(most, _Console(file=stream, width=PIPE_WIDTH, **names, **plain))
+    for block in blocks:
+        screen.show(block)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n")
 
 
 def _drawn(table: Table, cut: bool) -> Drawn:

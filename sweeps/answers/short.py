@@ -34,20 +34,25 @@ class Short:
         """The short form, in the words of its verb."""
         self._brief = brief
 
-    def end(self) -> None:
-        """Show the short form; nothing where nothing was said."""
-        if not self._blocks and self._brief is None:
-            return
+    def found(self) -> Brief:
+        """The short form of what was said so far."""
         found = self._brief or _first_lines(self._blocks)
         notes = found.notes or tuple(text for label, text in _lines(self._blocks) if label == "note")
         # The names of files that were written are part of every answer.
         files = tuple(one for one in _lines(self._blocks) if one[0] == "file")
         facts = found.facts if self._brief is None else (*files, *found.facts)
-        for block in dataclasses.replace(found, notes=notes, facts=facts).blocks(self._width):
+        return dataclasses.replace(found, notes=notes, facts=facts)
+
+    def end(self) -> None:
+        """Show the short form; nothing where nothing was said."""
+        if not self._blocks and self._brief is None:
+            return
+        found = self.found()
+        for block in found.blocks(self._width):
             self._screen.show(block)
         if self._with_notes:
             self._screen.show(Text(""))
-            for note in notes:
+            for note in found.notes:
                 self._screen.show(Text(textwrap.fill(escaped(note), min(self._width, WIDTH), subsequent_indent="  ")))
 
 

@@ -16,12 +16,8 @@ from sweeps.ask.cases import Case
 from sweeps.ask.names import units, variable
 from sweeps.data.labels import amount, number
 from sweeps.run.answer import Answer
+from sweeps.studies.train import MEMORY, time_parts
 
-MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers")
-TIMES = {
-    "forward": "micro_batch_forward_time",
-    "backward": "micro_batch_backward_time",
-}
 DAY = 86400.0
 
 INFERENCE = ("precision_source", "kv_precision")
@@ -150,20 +146,7 @@ def _memory_table(case: Case, metrics: dict[str, Any]) -> Any:
 def _time_table(metrics: dict[str, Any]) -> Any:
     """Parts of the iteration's time; passes without the messages that they wait for."""
     listing = tables.table("time of an iteration", "time", "share", numbers=("time", "share"))
-    times = metrics["micro_batches"]
-    # Passes include the messages that they wait for, except those of data parallelism, and recomputation.
-    waits = sum(metrics[f"{kind}_exposed"] for kind in PARTNERS if kind != "dp")
-    compute = times * sum(metrics[name] for name in TIMES.values()) - waits - metrics["recompute_time"]
-    rows = {
-        f"kernels of {number(times)} micro-batches": compute,
-        "recomputation": metrics["recompute_time"],
-        "messages that kernels wait for": metrics["communication_exposed"],
-        "bubble": metrics["bubble_time"],
-        "update": metrics["optimizer_time"],
-    }
-    total = metrics["iteration_time"]
-    # The iteration's time beyond all parts is what the limit of electrical power costs.
-    rows["limit of electrical power"] = total - sum(rows.values())
+    rows, total = time_parts(metrics), metrics["iteration_time"]
     for name, time in rows.items():
         # Differences as small as rounding are no parts.
         if abs(time) > 1e-6 * total:

@@ -1,7 +1,6 @@
 """`jaxroof price`: a function of JAX arrays, or a model in StableHLO, as ops, on one accelerator or over many."""
 
 import argparse
-from collections.abc import Iterable
 from typing import Any
 
 from sweeps.answers.to_json import print_json
@@ -48,75 +47,37 @@ def run(options: argparse.Namespace) -> None:
     for value, flag in ((options.function, "MODULE:FUNCTION or FILE.mlir"), (options.hardware, "--hardware NAMES")):
         if value is None:
             raise ValueError(f"{flag} is missing")
-    over, settings = _over(options.over)
-    trips = None if options.trips is None else whole_number("--trips", options.trips)
-    # The first value of every symbol: the point that is priced op by op.
-    first = {name: values[0] for name, values in over.items()}
-    devices = _devices(options, settings)
-    from sweeps.studies.price.named import from_text, require_sizes
+    from sweeps.studies.price.named import from_text
+    from sweeps.studies.price.points import accelerators, priced
     from sweeps.studies.price.question import USUAL_POLICY
 
+    sizes, leaves = _over(options.over)
+    trips = None if options.trips is None else whole_number("--trips", options.trips)
+    # Fusion is decided at the first value of every symbol.
+    first = {name: values[0] for name, values in sizes.items()}
+    devices = accelerators(listed(options.hardware) or (), overrides(options.set), tuple(leaves))
     fusion = USUAL_POLICY if options.fusion is None else options.fusion
-    question: Any = from_text(options.function, options.args, fusion, first, trips, options.fused_loops)
-    require_sizes(question, over)
-    # The first device at the first values: its ops are printed, and drawn where a picture is asked for.
-    answer = question.answer(devices[0], options.efficiency, **first)
-    # One point is printed op by op, several as rows.
-    one_point = len(devices) == 1 and not settings and all(len(values) == 1 for values in over.values())
+    question = from_text(options.function, options.args, fusion, first, trips, options.fused_loops)
+    found = priced(question, devices, sizes, leaves, options.efficiency, options.elasticities)
     # A sweep is computed where its rows are printed or written.
-    data = question.sweep(devices, over, options.efficiency, settings) if not one_point or options.output else None
-    if options.elasticities and not one_point:
-        raise ValueError("--elasticities are of one point: give one accelerator and one value per size")
-    slopes = question.elasticities(devices[0], options.efficiency, **first) if options.elasticities else {}
-    judged = {device.name: question.answer(device, options.efficiency, **first).beyond for device in devices}
-    beyond = {name: one.text for name, one in judged.items() if one.marked}
-    notes = () if one_point else question.notes(devices, over, options.efficiency)
     if options.json:
-        record = report.record(options, question, devices[0], first, answer) | (
-            {"elasticities": slopes} if slopes else {}
-        )
-        print_json(record if one_point else report.points(question, notes, data, beyond))
-    elif one_point:
-        report.print_answer(options, question, devices[0], first, answer, slopes)
+        print_json(report.whole_record(found))
     else:
-        report.print_points(options, question, notes, data, beyond)
-    write(options, "output", lambda: data)
-    write(options, "plot", lambda: report.drawn(options, question, devices[0], first, answer))
+        report.show(found)
+    write(options, "output", lambda: found.dataset)
+    write(options, "plot", lambda: report.picture(found))
     if not options.json:
-        report.print_files(options, question, devices[0], first, data)
+        data = found.dataset if options.output else None
+        report.print_files(options, found.question, devices[0], found.first, data)
 
 
-def _devices(options: argparse.Namespace, varied: Iterable[str]) -> list[Any]:
-    """The accelerators, each with the figures that are set, none of which is `varied`."""
-    import hwspaces
-
-    settings = overrides(options.set)
-    # A traced function has no deployment and no model: only hardware has numbers to set.
-    for path in settings:
-        if not path.startswith("hardware."):
-            raise ValueError(f"--set {path}: a function depends on hardware alone, and on sizes that --over gives")
-        if path in varied:
-            raise ValueError(f"--set {path}: --over varies it")
-    devices = [hwspaces.hardware(name) for name in listed(options.hardware) or ()]
-    if len({device.name for device in devices}) < len(devices) or not devices:
-        raise ValueError(f"--hardware {options.hardware!r} must be names of different accelerators, commas between")
-    return [hwspaces.overridden(device, settings) if settings else device for device in devices]
-
-
-def _over(settings: list[str]) -> tuple[dict[str, list[float]], dict[str, list[str]]]:
+def _over(settings: list[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values of every symbol, and of every number of the hardware; ValueError in one line for what is malformed."""
-    sizes: dict[str, list[float]] = {}
-    leaves: dict[str, list[str]] = {}
-    for name, text in named_settings("--over", settings, "b=1,8,64").items():
-        parts = [part.strip() for part in text.split(",")]
-        # A dot marks a path of hardware; a symbol of the function has none.
-        if "." in name:
-            if not name.startswith("hardware."):
-                raise ValueError(f"--over {name}: a function depends on numbers of hardware alone")
-            leaves[name] = parts
-        else:
-            sizes[name] = [whole_number(f"--over {name}", part) for part in parts]
-        # Repeated values would repeat points of the grid.
-        if len(set(leaves.get(name) or sizes[name])) < len(parts):
-            raise ValueError(f"--over {name}={text} has a value twice")
-    return sizes, leaves
+    from sweeps.studies.price.points import parted
+
+    texts = named_settings("--over", settings, "b=1,8,64")
+    parts = {name: [part.strip() for part in text.split(",")] for name, text in texts.items()}
+    sizes, leaves = parted(parts)
+    counted = {name: [whole_number(f"--over {name}", part) for part in values] for name, values in sizes.items()}
+    # Again, since different texts may be one number.
+    return parted(counted)[0], leaves

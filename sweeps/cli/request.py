@@ -1,7 +1,6 @@
 """`jaxroof request`: latency, throughput and fit of a static batch of equal requests on one deployment."""
 
 import argparse
-import dataclasses
 from typing import Any
 
 from sweeps.answers.to_json import print_json
@@ -55,15 +54,10 @@ def run(options: argparse.Namespace) -> None:
     """Print the batch, or its JSON."""
     from sweeps.answers import shared
     from sweeps.answers.request import show
-    from sweeps.ask.offered_load import without_output
-    from sweeps.run.answer import answer
+    from sweeps.run.answer import request_answer
 
     case = request_case(options)
-    result = answer(case)
-    # With at most one output token there is no decode step, and metrics of decoding are left out.
-    if case.scenario.workload.osl <= 1.0:
-        metrics = without_output(result.metrics, float(case.scenario.workload.isl))
-        result = dataclasses.replace(result, metrics=metrics, steps={"prefill": result.steps["prefill"]})
+    result = request_answer(case)
     if options.json:
         return print_json(shared.record(case, result))
     show(case, result, common.overrides(options.set))

@@ -109,9 +109,9 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
     if not pathlib.Path(options.over).is_file():
         raise ValueError(f"--over {options.over}: no such file")
     from sweeps.answers import sensitivity as report
-    from sweeps.studies.sensitivity.api import sensitivity
+    from sweeps.entries.sensitivities import sensitivity
 
-    dataset = sensitivity(options.over, names, wanted, smoothing=exponent)
+    dataset = sensitivity(options.over, names, wanted, smoothing=exponent).dataset
     # The picture first: what cannot be drawn leaves no file behind.
     if options.plot:
         from sweeps.show.sensitivity import elasticity_maps

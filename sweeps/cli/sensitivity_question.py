@@ -31,37 +31,21 @@ def found_of_serve(options: argparse.Namespace, names: Any, wanted: Any, exponen
         raise ValueError("--encoder-tokens is not of --job serve, whose requests have images: give --image WxH")
     question = serve.question(options)
     compilation_cache()
-    from sweeps.answers.tables import heading
-    from sweeps.studies.sensitivity.ranking import Ranking
-    from sweeps.studies.sensitivity.serve import sensitivity_of_serve
+    from sweeps.entries.sensitivities import service_ranking
 
-    simulated, said, point, checked = sensitivity_of_serve(question, names, wanted, exponent)
-    notes = [*said, "when steps end has a gradient, what the scheduler decides has none: docs/reference/scheduler.md"]
-    return Ranking(heading(simulated.case, simulated.load.text, question.overrides), notes, point, checked, {})
+    return service_ranking(question, names, wanted, exponent)
 
 
 def _said(options: argparse.Namespace) -> tuple[str, Any]:
     """The question in words, and the case."""
-    if options.job == "train":
-        # Training has a batch of sequences and no requests: flags on requests do not apply.
-        if foreign := common.given(options, UNTRAINED):
-            raise ValueError(f"{foreign[0]} is not of --job train")
-        case = train.training_case(options)
-        from sweeps.answers.train import heading as heading_of_training
+    from sweeps.entries.sensitivities import question_text
 
-        return heading_of_training(case), case
-    from sweeps.answers.request import batch_text
-    from sweeps.answers.step import step_text
-    from sweeps.answers.tables import heading
-
-    if options.job == "step":
-        case = step.step_case(options)
-        what = step_text(case)
-    else:
-        case = request.request_case(options)
-        what = batch_text(case)
-
-    return heading(case, what, common.overrides(options.set)), case
+    # Training has a batch of sequences and no requests: flags on requests do not apply.
+    if options.job == "train" and (foreign := common.given(options, UNTRAINED)):
+        raise ValueError(f"{foreign[0]} is not of --job train")
+    cases = {"train": train.training_case, "step": step.step_case, "request": request.request_case}
+    case = cases[options.job](options)
+    return question_text(options.job, case, common.overrides(options.set)), case
 
 
 def read_prefill(options: argparse.Namespace) -> None:

@@ -65,40 +65,27 @@ def training_case(options: argparse.Namespace) -> Any:
     for name in ("global_batch", "seq"):
         if getattr(options, name) is None:
             raise ValueError(f"{flag(name)} is missing: {NUMBERS[name].help}")
-    from sweeps.ask.cases import case
-    from sweeps.ask.training import require_converted, schedule_settings, stored_weights, workload_settings
-    from sweeps.ask.training import settings as placed
+    from sweeps.ask.training import workload_settings
+    from sweeps.ask.training_case import training_case as described
 
-    # The frozen weights of a LoRA training may be stored in fewer bits than they are computed with.
-    weights = stored_weights(options.weights, options.precision, options.lora)
     if options.offload not in (None, "optimizer"):
         raise ValueError(f"--offload {options.offload} must be optimizer")
     # The text of every number first; counts replace theirs by checked whole numbers.
-    work = common.given_values(options, (*NUMBERS, "lora"))
+    work = common.given_values(options, (*NUMBERS, "lora", "schedule", "offload"))
     work |= common.whole_settings(options, [name for name, number in NUMBERS.items() if number.counts])
-    degrees = {name: int(number) for name, number in common.whole_settings(options, DEGREES).items()}
-    # One word may set both the schedule and the number of its chunks.
-    work |= schedule_settings(options.schedule)
-    if options.offload:
-        work["offload"] = 1.0
     others = other_settings(options)
     settings = common.overrides(others)
     # Settings of the workload are set apart: the others are overrides of the scenario by path.
     work |= workload_settings(setting for setting in options.set if setting not in others)
-    spread = placed(degrees) | common.given_values(options, PLACES)
-    training = case(
-        "train",
-        **(common.named_words(options) | {"weights": weights}),
+    return described(
         workload=work,
-        deployment=spread,
+        deployment=common.whole_settings(options, DEGREES) | common.given_values(options, PLACES),
+        precision=options.precision,
         overrides=settings,
         # A search tries layouts of its own: the one of the flags need not be legal.
         check=not getattr(options, "search", False),
+        **common.named_words(options),
     )
-    # Frozen weights must be converted to 16 bits: products in 8 bits or fewer have no gradient.
-    if options.weights is not None:
-        require_converted(options.weights, training.scenario.model)
-    return training
 
 
 def other_settings(options: argparse.Namespace) -> list[str]:

@@ -11,6 +11,7 @@ import netCDF4
 import numpy as np
 import xarray as xr
 
+import sweeps.data.accessor  # noqa: F401  # whoever has a dataset of ours can ask it
 from hwspaces.files.output import replacing
 from jaxroof.version import VERSION
 from sweeps.ask.axes import Axis

@@ -20,6 +20,7 @@ from jaxroof.step.step import HOST
 from jaxroof.tracing import remembering
 from sweeps.ask.cases import Case
 from sweeps.ask.names import variable
+from sweeps.ask.offered_load import without_output
 from sweeps.run.evaluate import at_base
 
 
@@ -70,6 +71,16 @@ class Answer:
 def answer(case: Case) -> Answer:
     """Evaluate one case in float64, on NumPy. The same job as a sweep's, so that both agree."""
     return answer_of(case.scenario)
+
+
+def request_answer(case: Case) -> Answer:
+    """The same of a static batch, in whose answer no decode step is where there is none."""
+    found, work = answer(case), case.scenario.workload
+    if work.osl > 1.0:
+        return found
+    # With at most one output token metrics are of requests and of prompt tokens.
+    metrics = without_output(found.metrics, float(work.isl))
+    return Answer(metrics, {"prefill": found.steps["prefill"]})
 
 
 def answer_of(scenario: Scenario) -> Answer:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
@@ -21,6 +21,11 @@ from sweeps.run.asked import asked
 from sweeps.run.engine import Plan
 from sweeps.run.precision import precision
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from sweeps.ask.keywords import SweepKeys
+
 
 @takes(SweepWords, keys=True)
 @plain_arguments
@@ -28,7 +33,7 @@ def sweep(
     source: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     /,
     progress: Callable[[int], None] = lambda points: None,
-    **keys: Any,
+    **keys: "Unpack[SweepKeys]",
 ) -> xr.Dataset:
     """Evaluate a job over a grid or a sample and return a labelled Dataset.
 

@@ -1,59 +1,26 @@
-"""Simulations as labelled datasets, from names and numbers in one call, and those datasets in netCDF files."""
+"""Simulations as labelled datasets, and those datasets in netCDF files."""
 
 import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from hwspaces.quantities.units import plain_arguments
 from jaxroof.numerics.arrays import jax
 from jaxroof.version import VERSION
-from sweeps.ask.keys import takes
 from sweeps.ask.names import variable_attributes
 from sweeps.data.store import saved
 from sweeps.run.simulated.load import seed_of
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record
-from sweeps.run.simulated.routes import router_names
-from sweeps.run.simulated.spec import ServeSpec, serve_spec
+from sweeps.run.simulated.spec import ServeSpec
 from sweeps.serving.report import iteration_columns, prompt_shares, replica_columns, replica_loads, request_columns
-from sweeps.serving.routers import imbalance, routed
-from sweeps.serving.run import Simulation, simulation
-
-
-@takes(ServeSpec)
-@plain_arguments
-def serve(
-    hardware: str, model: str, *, progress: Callable[[int, int], None] = lambda done, requests: None, **keys: Any
-) -> xr.Dataset:
-    """Simulate one deployment under one load and return everything about it as a labelled Dataset.
-
-    Args:
-      hardware, model: catalogue names or files.
-      progress: called now and then with the requests that are over and with all.
-      **keys: fields of `sweeps.run.simulated.spec.ServeSpec`: deployment, trace, rate, concurrency, isl, osl, requests,
-        seed, engine, policy, slo, ...
-
-    Returns:
-      Metrics without dimension; latencies and outcome of every request along `request`; what the engine did along
-      `iteration`: a step with prompts, several decode steps in which nothing changes, or a wait. SI units, float64.
-      With several routers, `router="session,prefix"`, as of `routers_dataset`.
-
-    Raises:
-      ValueError: one line that names the key, its value and what is allowed.
-
-    Example:
-      sweeps.serve("H100-SXM", "Llama-3.1-8B", rate=8, isl=1024, osl=256, slo="ttft=500ms,tpot=40ms")
-    """
-    spec = serve_spec(hardware=hardware, model=model, **keys)
-    if len(router_names(spec.router)) > 1:
-        return routers_dataset(spec, routed(spec, lambda name, *done: progress(*done)))
-    return dataset(simulation(spec, progress))
+from sweeps.serving.routers import imbalance
+from sweeps.serving.run import Simulation
 
 
 def dataset(simulation: Simulation) -> xr.Dataset:

@@ -22,6 +22,9 @@ from sweeps.show.plane import REDUCTIONS, best_sentence, group_axis, held, line_
 MODULES = {"lines": "scatter"}
 """Kind -> the module of its function, where it has another name."""
 
+KINDS = ("overview", "heatmap", "lines", "pareto", "breakdown", "spread", "speculation", "splits", "routers")
+"""Kinds of pictures of a dataset."""
+
 WHOLE = ("speculation", "splits", "routers")
 """Kinds that draw all of a file, and choose nothing in it."""
 
@@ -66,31 +69,46 @@ def picture(
     Raises:
       ValueError: one line, for a name that the file does not have, or a file without what is drawn.
     """
-    how, places = labels.known(reduce or "best", REDUCTIONS, "reduction"), list(at or ())
     with opened(file) as stored:
-        kind = "routers" if kind == "overview" and "prompt_share" in stored else kind
-        drawing = getattr(importlib.import_module(f"sweeps.show.{MODULES.get(kind, kind)}"), kind)
-        if kind == "spread":
-            return drawing(stored)
-        if kind in WHOLE:
-            return drawing(selected(stored, places))
-        # A sweep that kept some points is drawn as a sample of them.
-        points = as_sample(stored)
-        if points is None:
-            raise ValueError(f"{file} kept counts of points, not points: --kind spread draws them")
-        dataset = _asked(selected(points, places), per)
-        if kind == "pareto":
-            # Names of metrics for a front, of axes for every other picture.
-            return drawing(dataset, *(name and metric_name(dataset, name) for name in (x, y)))
-        axes = [name and labels.known(name, labels.axes(dataset), "axis") for name in (x, y)]
-        if axes[0] and axes[0] == axes[1]:
-            raise ValueError(f"--x and --y are both {axes[0]}")
-        drawn = _metric(dataset, metric)
-        if how == "best":
-            dataset = held(dataset, _shown(dataset, kind, drawn, axes[0], axes[1]))
-        if kind == "breakdown":
-            return drawing(dataset, axes[0], drawn, how)
-        return drawing(dataset, drawn, *axes) if kind == "overview" else drawing(dataset, drawn, *axes, how)
+        return drawn(stored, kind, x, y, metric, at, reduce, per, file)
+
+
+def drawn(
+    stored: xr.Dataset,
+    kind: str = "overview",
+    x: str | None = None,
+    y: str | None = None,
+    metric: str | None = None,
+    at: Sequence[str] | None = None,
+    reduce: str | None = None,
+    per: str | None = None,
+    name: str = "the dataset",
+) -> Any:
+    """A figure of a sweep's dataset; arguments as of `picture`, and the dataset's name in errors."""
+    how, places = labels.known(reduce or "best", REDUCTIONS, "reduction"), list(at or ())
+    kind = "routers" if kind == "overview" and "prompt_share" in stored else kind
+    drawing = getattr(importlib.import_module(f"sweeps.show.{MODULES.get(kind, kind)}"), kind)
+    if kind == "spread":
+        return drawing(stored)
+    if kind in WHOLE:
+        return drawing(selected(stored, places))
+    # A sweep that kept some points is drawn as a sample of them.
+    points = as_sample(stored)
+    if points is None:
+        raise ValueError(f"{name} kept counts of points, not points: --kind spread draws them")
+    dataset = _asked(selected(points, places), per)
+    if kind == "pareto":
+        # Names of metrics for a front, of axes for every other picture.
+        return drawing(dataset, *(name and metric_name(dataset, name) for name in (x, y)))
+    axes = [name and labels.known(name, labels.axes(dataset), "axis") for name in (x, y)]
+    if axes[0] and axes[0] == axes[1]:
+        raise ValueError(f"--x and --y are both {axes[0]}")
+    by = _metric(dataset, metric)
+    if how == "best":
+        dataset = held(dataset, _shown(dataset, kind, by, axes[0], axes[1]))
+    if kind == "breakdown":
+        return drawing(dataset, axes[0], by, how)
+    return drawing(dataset, by, *axes) if kind == "overview" else drawing(dataset, by, *axes, how)
 
 
 def _asked(dataset: xr.Dataset, per: str | None) -> xr.Dataset:

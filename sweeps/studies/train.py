@@ -2,16 +2,18 @@
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from jaxroof.deployment import GROUPS
 from jaxroof.jobs import Scenario
-from jaxroof.jobs.train import TRAIN
+from jaxroof.jobs.train import PARTNERS, TRAIN
 from jaxroof.model import has_experts
 from sweeps.ask.cases import Case
 from sweeps.ask.training import Layouts, layouts
+from sweeps.data.labels import number
 from sweeps.run.evaluate import evaluate, gathered
 from sweeps.run.points import Points, answers
 
@@ -20,6 +22,27 @@ METRICS = (
     *("training_tokens_per_second", "training_tokens_per_second_per_device", "fits", "legal", "feasible"),
 )
 """What is known of every layout."""
+
+
+MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers")
+"""What a device's memory holds, each a metric that ends in _memory."""
+
+
+def time_parts(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Parts of an iteration's time in s, by what they are; passes without the messages that they wait for."""
+    times = metrics["micro_batches"]
+    # Passes include the messages that they wait for, except those of data parallelism, and recomputation.
+    waits = sum(metrics[f"{kind}_exposed"] for kind in PARTNERS if kind != "dp")
+    passes = metrics["micro_batch_forward_time"] + metrics["micro_batch_backward_time"]
+    parts = {
+        f"kernels of {number(times)} micro-batches": times * passes - waits - metrics["recompute_time"],
+        "recomputation": metrics["recompute_time"],
+        "messages that kernels wait for": metrics["communication_exposed"],
+        "bubble": metrics["bubble_time"],
+        "update": metrics["optimizer_time"],
+    }
+    # The iteration's time beyond all parts is what the limit of electrical power costs.
+    return parts | {"limit of electrical power": metrics["iteration_time"] - sum(parts.values())}
 
 
 @dataclasses.dataclass(frozen=True)

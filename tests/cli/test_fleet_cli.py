@@ -7,7 +7,7 @@ import pytest
 
 import hwspaces
 from sweeps.cli import main
-from sweeps.studies.compare.compare import compare
+from sweeps.entries.comparisons import compare
 from sweeps.studies.fleet.options import options
 
 TRAFFIC = """

@@ -111,7 +111,7 @@ def test_a_service_of_one_request_at_a_time_has_the_step_times_of_a_request():
     words = {"hardware": "sram-heavy", "model": "Qwen3-0.6B", "efficiency": "derated"}
     lengths = {"isl": 512, "osl": 64}
     request = sweeps.sweep(job="request", workload={"batch": 1, **lengths}, **words)
-    served = sweeps.serve(rate=0.01, requests=4, isl="512", osl="64", **words)
+    served = sweeps.serve(rate=0.01, requests=4, isl="512", osl="64", **words).dataset
     assert float(served.tpot.mean()) == pytest.approx(float(request.tpot), rel=0.02)
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from sweeps.entries.comparisons import compare
 from sweeps.show.served import DIAMETER, MOST, ranking
-from sweeps.studies.compare.compare import compare
 
 PAIR = ("H100-SXM", "MI300X")
 

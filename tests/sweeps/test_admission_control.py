@@ -14,7 +14,10 @@ pytestmark = pytest.mark.xdist_group("simulated services")
 
 
 def test_who_is_admitted_waits_less():
-    all_of_them, some = sweeps.serve(**MODEL, **LOAD, router="slo"), sweeps.serve(**MODEL, **LOAD, admission="100ms")
+    all_of_them, some = (
+        sweeps.serve(**MODEL, **LOAD, router="slo").dataset,
+        sweeps.serve(**MODEL, **LOAD, admission="100ms").dataset,
+    )
     rejected = some.status.values == STATUSES.index("rejected")
     assert 20 < rejected.sum() < 250 and float(some.rejected) == rejected.sum()
     assert float(some.ttft_p99) < 0.5 * float(all_of_them.ttft_p99)
@@ -22,7 +25,7 @@ def test_who_is_admitted_waits_less():
     first = np.argmax(rejected)
     np.testing.assert_allclose(some.queueing[:first], all_of_them.queueing[:first], rtol=1e-9)
     # A limit that nobody reaches changes nothing.
-    none = sweeps.serve(**MODEL, **LOAD, admission="1h")
+    none = sweeps.serve(**MODEL, **LOAD, admission="1h").dataset
     np.testing.assert_allclose(none.ttft, all_of_them.ttft, rtol=1e-12)
 
 
@@ -31,7 +34,7 @@ def test_the_limits_of_classes(tmp_path):
     shares = "share = 0.5\nisl = 512\nosl = 32\n"
     file.write_text(f"[quick]\n{shares}slo = 'ttft=50ms'\n[slow]\n{shares}slo = 'ttft=1h'\n")
     load = {"rate": 300, "requests": 300, "traffic": str(file)}
-    found = sweeps.serve(**MODEL, **load, admission="slo")
+    found = sweeps.serve(**MODEL, **load, admission="slo").dataset
     rejected = found.status.values == STATUSES.index("rejected")
     assert rejected.any() and set(found.request_class.values[rejected]) == {0}
 

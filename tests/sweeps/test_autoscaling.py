@@ -77,7 +77,7 @@ def test_time_that_replicas_take_by_hand():
 
 
 def test_a_run_follows_its_load():
-    found = sweeps.serve(**MODEL, **LOAD, autoscale="by=rate,target=4,every=5s,start=10s,idle=20s")
+    found = sweeps.serve(**MODEL, **LOAD, autoscale="by=rate,target=4,every=5s,start=10s,idle=20s").dataset
     numbers, times = found.replicas.values, found.evaluation_time.values
     assert numbers[0] == 1 and set(np.unique(numbers)) >= {1, 3}
     # The highest number is there in the second minute, the least in the last half of the third one.
@@ -88,7 +88,7 @@ def test_a_run_follows_its_load():
     assert float(found.device_time) < float(found.fixed_device_time) == pytest.approx(3 * float(found.duration))
     assert float(found.run_usd) / float(found.fixed_run_usd) == pytest.approx(float(found.replicas_mean) / 3.0)
     assert (found.status == 0).all()
-    fixed = sweeps.serve(**MODEL, **LOAD, router="round_robin")
+    fixed = sweeps.serve(**MODEL, **LOAD, router="round_robin").dataset
     assert "replicas" not in fixed and float(found.usd_per_million_tokens) < float(fixed.usd_per_million_tokens)
 
 
@@ -123,5 +123,5 @@ def test_the_answer_says_hours_and_costs(capsys):
 def test_a_picture_has_a_panel_of_replicas():
     from sweeps.show.serving_run import serving_run
 
-    found = sweeps.serve(**MODEL, **LOAD, autoscale="by=rate,target=4,every=5s,start=10s,idle=20s")
+    found = sweeps.serve(**MODEL, **LOAD, autoscale="by=rate,target=4,every=5s,start=10s,idle=20s").dataset
     assert [axes.get_title(loc="left") for axes in serving_run(found).axes].count("Replicas") == 1

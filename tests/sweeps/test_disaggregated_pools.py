@@ -13,9 +13,9 @@ from jaxroof.deployment import replica_devices
 from jaxroof.jobs.disaggregated import disaggregated_cost
 from jaxroof.steady.queue import prompt_rate
 from sweeps.cli import main
+from sweeps.entries.comparisons import compare
 from sweeps.run.answer import answer
 from sweeps.studies.compare import disaggregated, pairs
-from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.comparison import Comparison
 from sweeps.studies.compare.disaggregated import pool_rows, with_pools
 from sweeps.studies.compare.estimate import LADDER, QUEUE

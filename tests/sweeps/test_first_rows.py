@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from sweeps.entries.comparisons import compare
 from sweeps.studies.compare import simulate, simulated_pools
-from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.figures import SORTED_BY
 
 MODEL, LENGTHS = "Llama-3.1-8B", {"isl": "1024", "osl": "64"}

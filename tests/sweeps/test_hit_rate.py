@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from sweeps.entries.comparisons import compare
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.spec import ServeSpec
-from sweeps.studies.compare.compare import compare
 from tests.commands import printed, refused
 
 FLAGS = ("--hardware", "H100-SXM", "--model", "Llama-3.1-8B", "--efficiency", "derated", "--isl", 1000, "--osl", 20)

@@ -93,8 +93,8 @@ def test_tokens_of_images_lengthen_every_prompt():
 def test_the_encoder_works_in_the_step_of_the_first_chunk():
     """1,625 tokens in four steps of 512 at most: beside as many tokens of text, the first step alone is longer."""
     chunks = {"policy": {"token_budget": 512}, "osl": 20, "arrivals": "once", "requests": 1, **UNLIMITED}
-    seen = sweeps.serve(**PLACE, isl=256, image=IMAGE, **chunks)
-    read = sweeps.serve(**PLACE, isl=256 + TOKENS, **chunks)
+    seen = sweeps.serve(**PLACE, isl=256, image=IMAGE, **chunks).dataset
+    read = sweeps.serve(**PLACE, isl=256 + TOKENS, **chunks).dataset
     seen_steps, read_steps = (found.isel(iteration=found.steps.values > 0) for found in (seen, read))
     assert list(seen_steps.prompt_tokens.values[:4]) == [512, 512, 512, 89]
     np.testing.assert_array_equal(seen_steps.steps, read_steps.steps)

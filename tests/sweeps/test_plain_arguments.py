@@ -67,7 +67,7 @@ def compare(number, several):
 def sensitivity(number, several):
     work = {"batch": number(2), "isl": number(64), "osl": number(8)}
     asked = {"hardware": CHIP, "model": MODEL, "efficiency": "derated", "workload": work}
-    return sweeps.sensitivity(asked, knobs=["hardware.memory.hbm"]).elasticity_of_tpot.values
+    return sweeps.sensitivity(asked, knobs=["hardware.memory.hbm"]).dataset.elasticity_of_tpot.values
 
 
 def optimize(number, several):

@@ -8,6 +8,7 @@ import pytest
 import sweeps
 from jaxroof.batch import STATUSES
 from jaxroof.jobs.serve import Objective
+from sweeps.entries.comparisons import compare
 from sweeps.run.simulated.classes import class_metric, limits_text, objective_of, padded_objective, target_of
 from sweeps.run.simulated.load import load
 from sweeps.run.simulated.objective import Target, parse_target
@@ -16,7 +17,6 @@ from sweeps.serving.capacity import capacity
 from sweeps.serving.files import dataset
 from sweeps.serving.run import simulation
 from sweeps.serving.target import keeps, missed_text
-from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.requests import ServedRequests, demand
 from workloads.streams.classes import classes_of
 from workloads.streams.streams import mean_rate

@@ -179,7 +179,7 @@ def test_maps_equal_points(tmp_path, usual_request):
         "deployment": {"tp": 4},
     }
     paths = ["hardware.memory.hbm.bandwidth", "workload.batch"]
-    found = sweeps.sensitivity(spec, ["tpot"], paths)
+    found = sweeps.sensitivity(spec, ["tpot"], paths).dataset
     assert found["elasticity_of_tpot"].dims == ("knob", "hardware", "batch")
     place = case("request", "H200-SXM", "Llama-3.1-8B", workload={"batch": 3, **work}, deployment={"tp": 4})
     other = sensitivity_at("request", place.scenario, METRICS, ROOTS)
@@ -203,7 +203,8 @@ def test_wrong_questions(request_case):
     with pytest.raises(ValueError, match="workload.acceptance is 0"):
         sensitivity_at("request", scenario, None, ["workload.acceptance"])
     with pytest.raises(ValueError, match="job = 'serve' has no maps"):
-        sweeps.sensitivity({"job": "serve", "hardware": "H100-SXM", "model": "Llama-3.1-8B", "workload": {"rate": 1}})
+        work = {"rate": [1, 2], "isl": 8, "osl": 8}
+        sweeps.sensitivity({"job": "serve", "hardware": "H100-SXM", "model": "Llama-3.1-8B", "workload": work})
 
 
 def test_maps_of_many_points_are_those_of_few(monkeypatch):
@@ -217,8 +218,8 @@ def test_maps_of_many_points_are_those_of_few(monkeypatch):
         "deployment": {"tp": [1, 2]},
     }
     knobs = ["hardware.memory", "hardware.cores.count", "hardware.matrix.bf16", "workload.batch"]
-    one = sweeps.sensitivity(spec, ["tpot"], knobs)
+    one = sweeps.sensitivity(spec, ["tpot"], knobs).dataset
     monkeypatch.setattr(ways, "MANY_SLOPES", 1)
     monkeypatch.setattr(ways, "ALL_SLOPES", dataclasses.replace(ways.ALL_SLOPES, lanes=64))
-    all_ = sweeps.sensitivity(spec, ["tpot"], knobs)
+    all_ = sweeps.sensitivity(spec, ["tpot"], knobs).dataset
     xr.testing.assert_allclose(one, all_, rtol=1e-12, atol=1e-12)

@@ -16,11 +16,11 @@ from jaxroof.prices.prices import step_price
 from jaxroof.steady.step_costs import step_costs
 from sweeps.ask.cases import case
 from sweeps.ask.names import variable
+from sweeps.entries.comparisons import compare
 from sweeps.run.answer import answer
 from sweeps.run.evidence import Beyond
 from sweeps.studies.compare.advice import changes
 from sweeps.studies.compare.candidates import columns, room
-from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.estimate import ROWS, sequences
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.question import question

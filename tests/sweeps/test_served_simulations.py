@@ -13,6 +13,7 @@ from jaxroof.jobs import Scenario
 from jaxroof.jobs.serve import Service
 from sweeps.ask.names import variable_attributes
 from sweeps.data.store import saved
+from sweeps.entries.comparisons import compare
 from sweeps.run.precision import precision
 from sweeps.run.simulated.grid import outcomes
 from sweeps.run.simulated.load import Load
@@ -20,7 +21,6 @@ from sweeps.run.simulated.objective import Target
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.run import setup, simulation
 from sweeps.studies.compare import simulate
-from sweeps.studies.compare.compare import compare
 from sweeps.studies.compare.comparison import Comparison, dataset
 from sweeps.studies.compare.figures import SORTED_BY
 from sweeps.studies.compare.search import contending

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.studies.compare.compare import compare
+from sweeps.entries.comparisons import compare
 from tests.commands import refused
 
 KEYS = {"isl": 1024, "osl": 256, "efficiency": "derated", "simulate": 0, "devices": [1, 2]}

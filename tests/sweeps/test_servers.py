@@ -8,10 +8,10 @@ import pytest
 import hwspaces
 from hwspaces.accelerators.prices import charged_devices, rented_devices, server_devices, servers, servers_text
 from sweeps.cli import main
+from sweeps.entries.comparisons import compare
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.fleet import fleet
 from sweeps.serving.run import setup
-from sweeps.studies.compare.compare import compare
 from sweeps.studies.fleet.question import question
 from tests.commands import refused
 

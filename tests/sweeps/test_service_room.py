@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from jaxroof.batch import Batch, Decode, Prefill
+from sweeps.entries.comparisons import compare
 from sweeps.run.precision import precision
 from sweeps.run.simulated import service
 from sweeps.run.simulated.pieces import priced_step, prices_of
@@ -14,7 +15,6 @@ from sweeps.run.simulated.service_room import FEW, common_room
 from sweeps.run.simulated.simulation import drafting_tables
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.run import setup
-from sweeps.studies.compare.compare import compare
 
 pytestmark = pytest.mark.xdist_group("simulated services")
 

@@ -88,7 +88,7 @@ def test_every_variable_says_what_it_is_and_the_file_holds_the_same(data, tmp_pa
 
 
 def test_the_record_makes_the_dataset_again(data):
-    xr.testing.assert_identical(sweeps.serve(**json.loads(data.spec)), data)
+    xr.testing.assert_identical(sweeps.serve(**json.loads(data.spec)).dataset, data)
     assert json.loads(data.policy)["token_budget"] == 1024 and json.loads(data.slo) == {"ttft": 0.3}
 
 

@@ -77,7 +77,7 @@ def test_a_point_is_the_simulation_of_one_deployment(data):
     policy = {"order": "prefill_first", "token_budget": 512}
     keys = {"efficiency": "derated", "slo": SPEC["slo"], "policy": policy}
     keys["overrides"] = {"hardware.memory.hbm.capacity": "80 GB"}
-    one = sweeps.serve("H100-SXM", "Llama-3.1-8B", **workload, **keys)
+    one = sweeps.serve("H100-SXM", "Llama-3.1-8B", **workload, **keys).dataset
     point = data.sel(rate=40, seed=1, order="prefill_first", hbm_capacity=80e9)
     names = ("ttft_mean", "ttft_p99", "tpot_p50", "e2e_p95", "goodput", "tokens_per_second", "utilization")
     for name in (*names, "tokens_per_second_per_device", "usd_per_million_tokens", "kv_use_max", "engine_steps"):

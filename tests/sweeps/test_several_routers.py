@@ -16,13 +16,13 @@ NAMES = ("round_robin", "least_requests", "prefix", "session", "slo", "power_of_
 
 @pytest.fixture(scope="module")
 def several():
-    return sweeps.serve(**WORDS, router=",".join(NAMES))
+    return sweeps.serve(**WORDS, router=",".join(NAMES)).dataset
 
 
 def test_every_router_does_what_it_does_alone(several):
     assert tuple(several.router.values) == NAMES and several.attrs["title"].endswith("with 6 routers")
     for name in ("round_robin", "prefix"):
-        alone, one = sweeps.serve(**WORDS, router=name), several.sel(router=name)
+        alone, one = sweeps.serve(**WORDS, router=name).dataset, several.sel(router=name)
         for column in ("ttft", "e2e", "cached", "replica", "tokens_per_second", "cached_share"):
             np.testing.assert_array_equal(one[column], alone[column], err_msg=f"{name}: {column}")
 
@@ -57,17 +57,17 @@ def test_shares_of_prompt_tokens_and_loads_of_replicas(several):
 
 def test_pools_have_the_loads_of_replicas_for_prompts():
     words = MODEL | LOAD | {"deployment": {"dp": 1}, "prefill": {"dp": 2}}
-    found = sweeps.serve(**words, router="round_robin,least_requests")
+    found = sweeps.serve(**words, router="round_robin,least_requests").dataset
     assert found.sizes["replica_number"] == 2 and found.source.values.tolist() == ["hbm", "again", "new"]
 
 
 def test_no_request_that_fits_and_answers_of_one_token():
     words = MODEL | {"deployment": {"dp": 2}, "rate": 10, "requests": 5, "router": "slo,random"}
-    refused = sweeps.serve(**words, isl=512_000, osl=8)
+    refused = sweeps.serve(**words, isl=512_000, osl=8).dataset
     assert (refused.refused == 5).all() and (refused.prompt_share == 0.0).all() and (refused.replica_load == 0.0).all()
     with pytest.raises(ValueError, match="with one of the routers no request finished, so there is nothing to draw"):
         routers(refused)
-    assert "tokens_per_second" not in sweeps.serve(**words, isl=512, osl=1)
+    assert "tokens_per_second" not in sweeps.serve(**words, isl=512, osl=1).dataset
 
 
 def test_a_picture_has_a_row_for_each_the_quickest_first(several):
@@ -77,7 +77,7 @@ def test_a_picture_has_a_row_for_each_the_quickest_first(several):
     assert [label.get_text() for label in left.get_yticklabels()] == order
     assert [text.get_text() for text in left.get_legend().get_texts()][:2] == ["HBM", "host memory"]
     assert len(right.collections) == 2 * len(NAMES) and right.get_xscale() == "log"
-    alone = sweeps.serve(**WORDS, router="slo")
+    alone = sweeps.serve(**WORDS, router="slo").dataset
     with pytest.raises(ValueError, match="a picture of routers is of a dataset that jaxroof serve --router A,B wrote"):
         routers(alone)
 

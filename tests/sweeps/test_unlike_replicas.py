@@ -18,8 +18,8 @@ pytestmark = pytest.mark.xdist_group("simulated services")
 
 
 def test_replicas_of_two_like_kinds_are_those_of_one():
-    one = sweeps.serve(**MODEL, **LOAD, deployment={"dp": 3}, router="least_tokens")
-    two = sweeps.serve(**MODEL, **LOAD, deployment={"dp": 1}, router="least_tokens", also="dp=2")
+    one = sweeps.serve(**MODEL, **LOAD, deployment={"dp": 3}, router="least_tokens").dataset
+    two = sweeps.serve(**MODEL, **LOAD, deployment={"dp": 1}, router="least_tokens", also="dp=2").dataset
     for name in ("ttft", "tpot", "e2e", "replica"):
         np.testing.assert_allclose(one[name], two[name], rtol=1e-12, err_msg=name)
     for name in (

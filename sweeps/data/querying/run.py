@@ -75,7 +75,7 @@ def query(
     if name is not None and known[name] == "":
         raise ValueError(f"--sort {name}: it has names, not numbers")
     highest = bool(name in VARIABLES and variable(name).higher_is_better) if highest is None else highest
-    shape = _shape(dataset)
+    shape = points_of(dataset)
     points = math.prod(shape.values())
     if points > points_limit:
         raise ValueError(
@@ -106,7 +106,7 @@ def query(
         for group, places in _by_group(groups, np.flatnonzero(keys < limit), part, shape):
             best[group] = _joined(best.get(group, none), keys, places, top, part, shape)
     numbers = np.concatenate([none[0], *(best[group][0] for group in sorted(best))])
-    return QueryResult(matches, points, _rows(dataset, numbers, shape), per_names)
+    return QueryResult(matches, points, rows_at(dataset, numbers, shape), per_names)
 
 
 def _by_group(
@@ -174,7 +174,7 @@ def parts(shape: dict[str, int]) -> Iterator[dict[str, slice]]:
         yield {dim: slice(low, low + n) for dim, low, n in zip(shape, corner, lengths, strict=True)}
 
 
-def _shape(dataset: xr.Dataset) -> dict[str, int]:
+def points_of(dataset: xr.Dataset) -> dict[str, int]:
     """Points along every axis, in the order of the sweep."""
     sizes = {str(dim): size for dim, size in dataset.sizes.items() if not labels.is_op_dimension(str(dim))}
     # Labelled axes in the order of the sweep, then dimensions without labels.
@@ -200,8 +200,8 @@ def _numbers(places: np.ndarray, part: dict[str, slice], shape: dict[str, int]) 
     return flat_numbers
 
 
-def _rows(dataset: xr.Dataset, numbers: np.ndarray, shape: dict[str, int]) -> xr.Dataset:
-    """All variables at some points, along `row`."""
+def rows_at(dataset: xr.Dataset, numbers: np.ndarray, shape: dict[str, int]) -> xr.Dataset:
+    """All variables at some points along `row`, by their number in a dataset of this shape."""
     along = dict(zip(shape, np.unravel_index(numbers, list(shape.values())), strict=True)) if shape else {}
     plain = [name for name in dataset.variables if not _is_breakdown(dataset[name])]
     places = {dim: xr.DataArray(where, dims="row") for dim, where in along.items()}

@@ -3,15 +3,11 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
-from hwspaces.quantities.units import plain_arguments
 from jaxroof.deployment import replica_devices
-from sweeps.ask.keys import takes
-from sweeps.ask.offered_load import COMPARED, OfferedLoad, prompt_metric, without_output
-from sweeps.ask.words import ComparisonWords
+from sweeps.ask.offered_load import prompt_metric, without_output
 from sweeps.studies.compare.comparison import Comparison
 from sweeps.studies.compare.disaggregated import pool_rows, with_pools
 from sweeps.studies.compare.figures import SORTED_BY
@@ -19,23 +15,14 @@ from sweeps.studies.compare.question import ServedQuestion, question
 from sweeps.studies.compare.ranking import ascending, default_metric
 from sweeps.studies.compare.rows import Row, missed, ranked_row, unconfirmed
 from sweeps.studies.compare.search import HEADROOM, SearchResult, at_once, search
-from sweeps.studies.compare.words import AskedComparison, read
+from sweeps.studies.compare.words import AskedComparison
 
 
-@takes(OfferedLoad, COMPARED)
-@takes(ComparisonWords)
-@plain_arguments
-def compare(
-    model: str,
-    slo: str | Mapping[str, Any] | None = None,
-    *,
+def comparison(
+    wanted: AskedComparison,
     begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
-    **words: Any,
 ) -> Comparison:
-    """Rank deployments by what serving a stream of requests takes, each at the largest load that keeps the target.
-
-    What `jaxroof compare` asks, in the same words: the rows are those that it prints. Numbers are in SI units, or texts
-    as the flags take them; several values are a list, or a text with commas.
+    """The ranking of deployments that words ask for, each at the largest load that keeps the target.
 
     In two passes. The first estimates the largest load of every accelerator, number of devices, layout and setting from
     the steady state (`jaxroof.steady.steady_state`), all of them as arrays. The second simulates the best of every
@@ -44,51 +31,12 @@ def compare(
     nothing that is simulated keeps the target there are no rows.
 
     Args:
-      model: a catalogue name or a config file.
-      slo: what has to be kept, as of `sweeps.capacity`: "ttft=1s,tpot=30ms" by a `share` of the requests,
-        "ttft.p99=1s,tpot.mean=30ms" by figures of the run; or a table of them, in s. Every class of a `traffic` file
-        keeps these limits by itself, or its own in their place; None where all have their own.
-      share: of the requests that keep the limits of requests.
-      rate: requests/s that have to be served; then as many replicas as it takes, with `headroom`. None: one replica.
-      headroom: load that the replicas take beyond `rate`, as a share of it; None: a tenth.
-      hardware: names or files; None: all of the catalogue that are rented out.
-      devices: of one replica; None: powers of two up to `max_devices` and to what an accelerator's links connect.
-      max_devices: in place of `devices`; None: 16.
-      weights: precision in place of the checkpoint's, or several, which are ranked together.
-      kv: precision of the KV cache, or several that are tried.
-      engine: vllm, sglang or trtllm: its constants and its policy; None: the efficiency's.
-      policy: changes to the engine's policy by name, each one value or several that are tried. None: token budgets of
-        2,048 and 8,192.
-      draft, drafts: a model that drafts, and tokens drafted per step, or several numbers that are tried.
-      efficiency, prices: constants and prices, as everywhere.
-      adapters: low-rank adapters that requests run with: "rank=16,loaded=32,targets=q,v".
-      node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
-      set: any number of accelerators or the deployment, by dotted path.
-      simulate: candidates of every accelerator that are simulated at most; 0: none.
-      disaggregated: whether pools that only prefill or only decode are ranked among them; of every accelerator those
-        are simulated whose estimate is better than all of it that is simulated; they are left out where classes of
-        requests have limits of their own.
-      sort: one of `sweeps.studies.compare.figures.SORTED_BY`; None: US dollars per million tokens where most
-        accelerators have prices.
+      wanted: as of `sweeps.studies.compare.words.read`.
       begun: called with about as many simulations as come; returns what is called with those that are done.
-      **words: the others of these, and those of `sweeps.ask.offered_load.COMPARED`: isl, osl, trace, traffic,
-        prefixes, sessions, requests ...
-
-    Returns:
-      The ranking: `best_layouts` are the rows that the command prints, `rows` those of its --all, and `record()` is the
-      object of its --json.
 
     Raises:
       ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      sweeps.compare("Llama-3.1-8B", "ttft=1s,tpot=30ms", isl=2048, osl=256, hardware=["H100-SXM", "MI300X"], rate=40)
     """
-    return comparison(read({"model": model, "slo": slo, **words}), begun)
-
-
-def comparison(wanted: AskedComparison, begun: Callable[[int], Callable[[int], None]]) -> Comparison:
-    """The comparison that words ask for; `begun` as of `compare`."""
     # One question for every precision of the weights; None is the checkpoint's own.
     every: tuple[str | None, ...] = tuple(wanted.weights or [None])
     tried = dict.fromkeys(every)

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sweeps.studies.compare.compare import compare
+from sweeps.studies.compare.compare import comparison
 from sweeps.studies.compare.ranking import RATE
+from sweeps.studies.compare.words import read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,18 +86,9 @@ def options(
       ValueError: one line that names what is wrong, its value and what is allowed.
     """
     # Sorted by tokens per second and device: money is the fleet's own question, at the fleet's prices.
-    comparison = compare(
-        model,
-        slo,
-        isl=isl,
-        osl=osl,
-        hardware=hardware,
-        max_devices=max_devices,
-        sort=RATE,
-        simulate=simulated,
-        disaggregated=False,  # a fleet simulates its replicas
-        **words,
-    )
+    asked = {"model": model, "slo": slo, "isl": isl, "osl": osl, "hardware": hardware, "max_devices": max_devices}
+    # A fleet simulates its replicas, not pools.
+    found = comparison(read({**asked, "sort": RATE, "simulate": simulated, "disaggregated": False, **words}))
     choices = [
         Option(
             hardware=row.hardware,
@@ -107,8 +99,8 @@ def options(
             power=row.metrics["power"] if row.metrics["power"] > 0.0 else None,
             spec=row.spec,
         )
-        for row in comparison.rows
+        for row in found.rows
     ]
     # Accelerators without a row, by the layout that came nearest, and those that cannot run the model.
-    missed = {row.hardware: row.reason or "" for row in comparison.nearest_misses}
-    return FoundOptions(tuple(choices), missed | dict(comparison.question.lacking))
+    missed = {row.hardware: row.reason or "" for row in found.nearest_misses}
+    return FoundOptions(tuple(choices), missed | dict(found.question.lacking))

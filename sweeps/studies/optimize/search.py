@@ -1,14 +1,11 @@
 """The search for the best design: a grid, descent from its best points in every combination of choices, polishing."""
 
 import math
-import os
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from hwspaces.quantities.units import plain_arguments
 from sweeps.studies.optimize.confirmation import balance, confirmations, robustness
 from sweeps.studies.optimize.cube import legal_combinations
 from sweeps.studies.optimize.descent import KEPT, best_first, descended, optax, scores, worst
@@ -16,7 +13,7 @@ from sweeps.studies.optimize.ends import at_ends
 from sweeps.studies.optimize.optimum import Optimum
 from sweeps.studies.optimize.problem import Problem
 from sweeps.studies.optimize.quadratic import Polished, polished, refined, settled
-from sweeps.studies.optimize.spec import DesignSpec, Effort, made, read
+from sweeps.studies.optimize.spec import Effort
 from sweeps.studies.optimize.starts import combination_numbers, grid, nondominated, starts
 from sweeps.studies.optimize.whole import Gap, all_seen, branched, discrete, enumerated
 
@@ -33,33 +30,17 @@ FRONT = 48
 """Designs of a Pareto front that are polished."""
 
 
-@plain_arguments
-def optimize(
-    source: str | os.PathLike[str] | Mapping[str, Any] | DesignSpec,
-    progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,
-) -> Optimum:
-    """Search for the design that a specification asks for.
-
-    Args:
-      source: as `sweeps.problem` takes it.
-      progress: called with a stage's name, what is done of it, and all of it.
-
-    Raises:
-      ValueError: one line: what is wrong with the specification, or that no design keeps the constraints.
-    """
-    design_spec = source if isinstance(source, DesignSpec) else read(source)
-    return searched(made(design_spec), design_spec.search, progress)
-
-
 def searched(
     problem: Problem,
     search: Effort,
     progress: Callable[[str, int, int], None] = lambda *_: None,
     confirm: bool = True,
 ) -> Optimum:
-    """Search a problem: see `optimize`.
+    """Search a problem for the best design, or for a front.
 
     Args:
+      problem, search: what is asked, and how much is tried.
+      progress: called with a stage's name, what is done of it, and all of it.
       confirm: whether served streams are simulated at the best design.
     """
     clock, several = _Clock(), len(problem.objectives) > 1

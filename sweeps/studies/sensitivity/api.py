@@ -1,4 +1,4 @@
-"""Sensitivities in one call: of a specification without axes at its point, of one with axes as maps over them."""
+"""Sensitivities over the axes of a question as maps, and the specification that a file or a dictionary is."""
 
 import json
 import os
@@ -8,76 +8,57 @@ from typing import Any
 
 import xarray as xr
 
-from hwspaces.quantities.units import plain_arguments
-from jaxroof.jobs import JOBS
+from sweeps.ask.question import AskedSweep
 from sweeps.ask.spec import Spec, read, spec
 from sweeps.data.opened import opened
-from sweeps.run.asked import asked
 from sweeps.run.precision import precision
 from sweeps.studies.sensitivity.knobs import knobs as knobs_of
-from sweeps.studies.sensitivity.maps import at_the_middle, labelled, maps
+from sweeps.studies.sensitivity.maps import at_the_middle, maps
 from sweeps.studies.sensitivity.point import chosen, sensitivity_at, wanted_metrics
-from sweeps.studies.sensitivity.turns import turns_of
 
 MAPPED = 8
 """Knobs of a map where nobody says which: those with the largest elasticities at its middle."""
 
 
-@plain_arguments
-def sensitivity(
-    source: str | os.PathLike[str] | Mapping[str, Any],
-    /,
-    metrics: Sequence[str] | None = None,
+def mapped(
+    question: AskedSweep,
+    wanted: Sequence[str] | None = None,
     knobs: Sequence[str] | None = None,
-    *,
     smoothing: float | None = None,
     progress: Callable[[int], None] = lambda points: None,
 ) -> xr.Dataset:
-    """Elasticities d ln y / d ln x of a job's metrics as a labelled Dataset, in float64.
+    """Elasticities d ln y / d ln x of metrics over the axes of a question, as a labelled Dataset in float64.
 
     Args:
-      source: a specification, as `sweeps.sweep` takes it: a TOML file or a dictionary; or the netCDF file of a sweep,
-        whose specification is taken.
-      metrics: real-valued ones of the job; None: the most asked for.
-      knobs: dotted paths, or parts before them ("hardware.links", "model"). None: every number of hardware,
-        deployment and workload, or with axes the 8 with the largest elasticities at their middle.
+      wanted: real-valued metrics of the job; None: the most asked for.
+      knobs: dotted paths, or parts before them ("hardware.links", "model"). None: the 8 with the largest elasticities
+        at the middle of the axes.
       smoothing: as `jaxroof.numerics.smooth.smoothing`; None: its usual exponent.
-      progress: called with the number of points that every piece of a map adds.
+      progress: called with the number of points that every piece adds.
 
     Returns:
-      `elasticity_of_<metric>` over `knob` and the axes, and the metrics. NaN where a structure lacks the knob. Without
-      axes also `change_of_<metric>` and `predicted_change_of_<metric>` over `knob` and `factor`, the real change when
-      a knob is turned by a tenth, or to the next whole number, and the one that the gradient predicts.
+      `elasticity_of_<metric>` over `knob` and the axes, and the metrics. NaN where a structure lacks the knob.
 
     Raises:
-      ValueError: one line that names the key, its value and what is allowed.
-
-    Example:
-      sensitivity({"hardware": "H100-SXM", "model": "Llama-3.1-8B", "workload": {"isl": 1024, "osl": 256}})
+      ValueError: one line that names what is wrong, its value and what is allowed.
     """
-    checked = specification(source)
-    # A simulation has elasticities at one point only: `sensitivity_of_serve`.
-    if JOBS[checked.job].simulated:
-        known = ", ".join(name for name, job in JOBS.items() if not job.simulated)
-        raise ValueError(f"job = {checked.job!r} has no maps of sensitivities; known: {known}")
-    question = asked(checked)
-    axes, base = question.axes, question.computed.base
-    wanted = checked.variables if metrics is None else metrics
-    record = question.attributes | {"title": f"sensitivities, {question.attributes['title']}", "dtype": "float64"}
-    if not axes:
-        point = sensitivity_at(checked.job, base, wanted, knobs, smoothing)
-        return labelled(point, record, turns_of(base, point))
+    job, axes, base = question.computed.job, question.axes, question.computed.base
     # The largest elasticities at the middle of the axes choose the knobs of the map.
     middle = at_the_middle(base, axes)
     if knobs is None:
-        point = sensitivity_at(checked.job, middle, wanted, None, smoothing)
+        point = sensitivity_at(job.name, middle, wanted, None, smoothing)
         turned, names = point.top(MAPPED), tuple(point.metrics)
         if not turned:
             raise ValueError("the metrics are flat in every knob at the middle point; name knobs")
     else:
-        turned, names = knobs_of(middle, knobs), wanted_metrics(JOBS[checked.job], middle, wanted)
+        turned, names = knobs_of(middle, knobs), wanted_metrics(job, middle, wanted)
     with precision("float64"), chosen(smoothing):
-        return maps(JOBS[checked.job], base, axes, turned, names, record, progress)
+        return maps(job, base, axes, turned, names, attributes_of(question), progress)
+
+
+def attributes_of(question: AskedSweep) -> dict[str, Any]:
+    """Attributes of a dataset of sensitivities."""
+    return question.attributes | {"title": f"sensitivities, {question.attributes['title']}", "dtype": "float64"}
 
 
 def specification(source: str | os.PathLike[str] | Mapping[str, Any]) -> Spec:

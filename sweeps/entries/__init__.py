@@ -1,0 +1,1 @@
+"""Entry points of Python: a function for each verb, the answers that they return, and questions to a dataset."""
