@@ -67,13 +67,11 @@ class Result:
         Raises:
           ValueError: one line, for a file that must not or cannot be written.
         """
-        try:
-            pages = importlib.import_module("sweeps.report")
-        except ModuleNotFoundError as error:
-            if error.name != "sweeps.report":
-                raise
-            raise ValueError(f"{path}: this version of jaxroof writes no reports") from None
-        pages.report(self.record(), output=path, title=title, force=force)
+        # By its public name: the room of pages stands beside this one.
+        pages = getattr(importlib.import_module("sweeps"), "report", None)
+        if pages is None:
+            raise ValueError(f"{path}: this version of jaxroof writes no reports")
+        pages(self.record(), output=path, title=title, force=force)
 
     def text(self) -> str:
         """All of the answer as text, as the verb prints it with -v."""
