@@ -5,6 +5,7 @@ from sweeps.ask.cases import case as case
 from sweeps.data.querying.run import query as query
 from sweeps.data.shards.merge import merge as merge
 from sweeps.data.shards.read import open as open
+from sweeps.reports.report import report as report
 from sweeps.run.shards.api import sweep_to_folder as sweep_to_folder
 from sweeps.run.shards.to_zarr import sweep_to_zarr as sweep_to_zarr
 from sweeps.run.sweep import linear as linear

@@ -274,8 +274,20 @@ def record(case: Case, answer: Answer) -> dict[str, Any]:
         "memory": memory_record(case),
         "metrics": answer.metrics,
         "units": units(answer.metrics),
+        "roofs": _roofs_record(case, answer),
         **({"surface": measured} if measured else {}),
         "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
+    }
+
+
+def _roofs_record(case: Case, answer: Answer) -> dict[str, Any]:
+    """Datasheet rates of one device that no op beats: B/s of its memory, FLOP/s by precision of the ops' products."""
+    hardware = case.scenario.hardware
+    used = dict.fromkeys(op.precision for table in answer.steps.values() for op in table if op.precision)
+    return {
+        "memory_bandwidth": float(hardware.memory.hbm.bandwidth),
+        "matrix_flops": {name: float(hardware.matrix[name]) for name in used if name in hardware.matrix},
+        "vector_flops": float(hardware.cores.count * hardware.cores.vector_flops),
     }
 
 
@@ -283,6 +295,7 @@ def _op_record(op: OpAnswer, step: tuple[OpAnswer, ...]) -> dict[str, Any]:
     return {
         "name": op.name,
         "count": op.count,
+        "precision": op.precision,
         "time_s": op.time,
         "share": op.time / sum(other.time for other in step),
         "flops_per_device": op.flops,

@@ -2,10 +2,12 @@
 
 import argparse
 import importlib
+import shlex
 from collections.abc import Collection
 from types import ModuleType
 from typing import Any, NoReturn
 
+from sweeps.answers.to_json import COMMAND
 from sweeps.cli import environment, outputs
 from sweeps.cli.verbs import VERBS
 
@@ -52,17 +54,24 @@ def run(words: list[str]) -> SystemExit | None:
 
         outputs.require_outputs(options)
         read_as(options)
-        if getattr(options, "html", None) is None:
-            module.run(options)
-        else:
-            _run_with_page(module, options, words)
+        _run_as(shlex.join(["jaxroof", *words]), module, options)
     return None
 
 
-def _run_with_page(module: ModuleType, options: argparse.Namespace, words: list[str]) -> None:
-    """Run a verb, and write what it says as a page too."""
-    import shlex
+def _run_as(command: str, module: ModuleType, options: argparse.Namespace) -> None:
+    """Run a verb; records that it prints or writes state the command."""
+    token = COMMAND.set(command)
+    try:
+        if getattr(options, "html", None) is None:
+            module.run(options)
+        else:
+            _run_with_page(module, options, command)
+    finally:
+        COMMAND.reset(token)
 
+
+def _run_with_page(module: ModuleType, options: argparse.Namespace, command: str) -> None:
+    """Run a verb, and write what it says as a page too."""
     from sweeps.answers.answer import also
     from sweeps.answers.html import Page
 
@@ -70,7 +79,7 @@ def _run_with_page(module: ModuleType, options: argparse.Namespace, words: list[
     if getattr(options, "json", False):
         raise ValueError("--html is what is said in words, and --json says it to programs: leave one of them out")
 
-    page = Page(shlex.join(["jaxroof", *words]))
+    page = Page(command)
     with also(page):
         module.run(options)
     page.write(options.html, options.force)

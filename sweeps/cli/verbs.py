@@ -23,6 +23,7 @@ VERBS = {
     "optimize": "the best hardware, deployment and workload numbers under constraints, by gradients",
     "map": "loop nests of a layer or a network on an accelerator: accesses, time, energy, the best mappings",
     "plot": "a picture of a sweep's file, a step's roofline or power, or a device's dies",
+    "report": "saved results as one offline interactive page: charts, tables, CSV",
     "bench": "measured kernels of the device that JAX sees, as surfaces that predict others",
     "hardware": "the accelerators of the catalogue",
     "space": "design spaces of hardware that could be built: knobs, laws, and what is held",
