@@ -1,16 +1,13 @@
 """Chart of a sweep's front: all designs as a density, the fronts exactly, and a sample that can be selected."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from sweeps.ask.names import variable
 from sweeps.reports import charts
 from sweeps.reports.blocks import Chart, Column, Table, words
-
-if TYPE_CHECKING:
-    from sweeps.reports.designs import Points
+from sweeps.reports.points import Points
 
 FEW = 2000
 """Points up to which none is left out."""
@@ -23,8 +20,7 @@ TAIL = 0.01
 
 
 def front_chart(
-    dataset: xr.Dataset,
-    points: "Points",
+    points: Points,
     fronts: dict[str, np.ndarray],
     others: np.ndarray,
     table: Table,
@@ -50,7 +46,9 @@ def front_chart(
     on, off = data[:on_front], data[on_front:]
     for row, name in zip(on, group, strict=True):
         row["front"] = name
-    domains = [_domain(points.x / across.scale, on, "x", x), _domain(points.y / up.scale, on, "y", y)]
+    many = points.at.size > FEW
+    tail = TAIL if many else 0.0
+    domains = [_domain(points.x / across.scale, on, "x", x, tail), _domain(points.y / up.scale, on, "y", y, tail)]
     logs = [charts.is_wide(np.array(domain)) for domain in domains]
     channels = {
         side: charts.axis(side, one.title, np.array(domain), log, domain)
@@ -66,7 +64,6 @@ def front_chart(
     ]
     named: dict[str, Any] = {"front": on, "sample": inside}
     layers = []
-    many = points.at.size > FEW
     if many:
         named["density"] = _density(points.x / across.scale, points.y / up.scale, domains, logs)
         count = alt.Opacity(
@@ -108,11 +105,11 @@ def front_chart(
     return Chart(f"{up.title} against {across.title}", spec, description, note, table, wide=True)
 
 
-def _domain(values: np.ndarray, on: list[dict[str, Any]], side: str, name: str) -> tuple[float, float]:
-    """Ends of an axis: all of the fronts, and all designs but the last ones at its worse end."""
+def _domain(values: np.ndarray, on: list[dict[str, Any]], side: str, name: str, tail: float) -> tuple[float, float]:
+    """Ends of an axis: all of the fronts, and all designs but a share of them at its worse end."""
     ends = [row[side] for row in on]
     higher = bool(variable(name).higher_is_better)
-    low, high = np.quantile(values, [TAIL if higher else 0.0, 1.0 if higher else 1.0 - TAIL])
+    low, high = np.quantile(values, [tail if higher else 0.0, 1.0 if higher else 1.0 - tail])
     low, high = float(min(low, *ends)), float(max(high, *ends))
     if charts.is_wide(np.array([low, high])):
         return low / (high / low) ** 0.03, high * (high / low) ** 0.03
@@ -152,7 +149,7 @@ def _ends(fronts: dict[str, np.ndarray]) -> list[tuple[str, int]]:
     return ends
 
 
-def _note(points: "Points", fronts: dict[str, np.ndarray], others: np.ndarray, many: bool, x: Column, y: Column) -> str:
+def _note(points: Points, fronts: dict[str, np.ndarray], others: np.ndarray, many: bool, x: Column, y: Column) -> str:
     """What is drawn exactly, and what stands for others."""
     corner = {True: "higher", False: "lower"}
     better = ", ".join(
@@ -164,7 +161,7 @@ def _note(points: "Points", fronts: dict[str, np.ndarray], others: np.ndarray, m
     if not many:
         return f"{text}All {points.at.size:,} feasible designs are drawn. Drag over an area to list its designs."
     return (
-        f"{text}Shaded cells count all {points.at.size:,} feasible designs, the last {100 * TAIL:g} % of each axis left "
-        f"out; small markers are an even sample of {len(others):,} of them. Drag over an area to list its designs: those of "
-        "the fronts all, of the others the sample."
+        f"{text}Shaded cells count all {points.at.size:,} feasible designs but the last {100 * TAIL:g} % of each axis; "
+        f"small markers are an even sample of {len(others):,}. Drag over an area to list its designs, all of those on "
+        "fronts, and of the others the sample."
     )

@@ -46,22 +46,21 @@ def training_section(record: Mapping[str, Any]) -> Section:
 
 def _times(metrics: Mapping[str, Any]) -> Chart:
     """Time of an iteration by part: kernels, messages they wait for, the bubble, the update, the power limit."""
-    total, count = metrics["iteration_time"], metrics.get("micro_batches") or 1.0
-    kernels = count * (metrics["micro_batch_forward_time"] + metrics["micro_batch_backward_time"])
+    total = metrics["iteration_time"]
+    waits = {name: metrics.get(f"{name}_exposed") or 0.0 for name in ("tp", "pp", "dp", "ep", "cp")}
+    again = metrics.get("recompute_time") or 0.0
+    passes = metrics["micro_batches"] * (metrics["micro_batch_forward_time"] + metrics["micro_batch_backward_time"])
     parts = {
-        "kernels of forward passes": count * metrics["micro_batch_forward_time"],
-        "kernels of backward passes": kernels - count * metrics["micro_batch_forward_time"],
-        **{
-            f"messages of {name}": metrics[f"{name}_exposed"]
-            for name in ("tp", "pp", "dp", "ep", "cp")
-            if metrics.get(f"{name}_exposed")
-        },
+        # Passes include the messages that they wait for, except those of data parallelism, and recomputation.
+        "kernels of the passes": passes - sum(waits.values()) + waits["dp"] - again,
+        "recomputation": again,
+        **{f"messages of {name}": time for name, time in waits.items()},
         "pipeline bubble": metrics.get("bubble_time") or 0.0,
         "update of the weights": metrics.get("optimizer_time") or 0.0,
     }
     # What is left is the time by which the limit of power stretches all others.
     parts["limit of electrical power"] = max(total - sum(parts.values()), 0.0)
-    parts = {name: value for name, value in parts.items() if value > 1e-9 * total}
+    parts = {name: value for name, value in parts.items() if value > 1e-6 * total}
     return _bars("Time of an iteration", "time", parts, "s")
 
 
