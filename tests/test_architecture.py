@@ -42,7 +42,17 @@ FLOORS = {
         {"precisions", "traces"},
         {"models", "nests"},
     ),
-    "sweeps": ({"ask"}, {"data"}, {"run"}, {"serving"}, {"studies"}, {"measure"}, {"show"}, {"answers"}, {"reports"}, {"cli"}),
+    "sweeps": (
+        {"ask"},
+        {"data"},
+        {"run"},
+        {"serving"},
+        {"studies"},
+        {"measure"},
+        {"show"},
+        {"answers", "reports"},
+        {"cli"},
+    ),
 }
 """Floors of every package, from the ground up: a room imports from rooms below its own floor, and no two rooms of one
 floor import each other."""

@@ -281,14 +281,18 @@ def record(case: Case, answer: Answer) -> dict[str, Any]:
 
 
 def _roofs_record(case: Case, answer: Answer) -> dict[str, Any]:
-    """Datasheet rates of one device that no op beats: B/s of its memory, FLOP/s by precision of the ops' products."""
-    hardware = case.scenario.hardware
-    used = dict.fromkeys(op.precision for table in answer.steps.values() for op in table if op.precision)
-    return {
-        "memory_bandwidth": float(hardware.memory.hbm.bandwidth),
-        "matrix_flops": {name: float(hardware.matrix[name]) for name in used if name in hardware.matrix},
-        "vector_flops": float(hardware.cores.count * hardware.cores.vector_flops),
-    }
+    """Datasheet rates of one device that no op of a step beats, by step: B/s of its memory, FLOP/s of its units."""
+    roofs = {}
+    places = job_of(case.scenario).steps(case.scenario)
+    for step, ops in answer.steps.items():
+        hardware = places[step][0].hardware
+        used = dict.fromkeys(op.precision for op in ops if op.precision)
+        roofs[step] = {
+            "memory_bandwidth": float(hardware.memory.hbm.bandwidth),
+            "matrix_flops": {name: float(hardware.matrix[name]) for name in used if name in hardware.matrix},
+            "vector_flops": float(hardware.cores.count * hardware.cores.vector_flops),
+        }
+    return roofs
 
 
 def _op_record(op: OpAnswer, step: tuple[OpAnswer, ...]) -> dict[str, Any]:

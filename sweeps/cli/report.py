@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import pathlib
 
 from sweeps.answers.answer import say
 from sweeps.cli.outputs import output_argument
@@ -29,4 +30,5 @@ def run(options: argparse.Namespace) -> None:
 
     report(*options.files, output=options.output, title=options.title, force=options.force)
     size = os.path.getsize(options.output)
-    say(f"{options.output}: {size / 1e6:.1f} MB; open it in any browser, no network is needed")
+    place = pathlib.Path(options.output).resolve().as_uri()
+    say(f"{options.output}: {size / 1e6:.1f} MB; open it in any browser, no network is needed: {place}")

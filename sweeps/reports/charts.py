@@ -139,6 +139,8 @@ def kinds(field: str, title: str, names: Sequence[str]) -> dict[str, Any]:
     colours = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
     shapes = [SHAPES[i % len(SHAPES)] for i in range(len(names))]
     look: dict[str, Any] = {"field": field, "type": "nominal", "title": title}
+    # A single kind needs no legend.
+    look |= {"legend": None} if len(names) < 2 else {}
     return {
         "color": alt.Color(**look, scale=alt.Scale(domain=list(names), range=colours)),
         "shape": alt.Shape(**look, scale=alt.Scale(domain=list(names), range=shapes)),

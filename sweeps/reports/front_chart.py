@@ -93,10 +93,16 @@ def front_chart(
     brush = alt.selection_interval(name="brush", encodings=["x", "y"])
     layers.append(best.encode(**dots).add_params(brush))
     if len(fronts) > 1:
-        # The name of each condition stands at the end of its front.
+        # The name of each condition stands at the end of its front, inside of the chart.
+        right = "scale('x', datum.x) > 0.6 * width"
         named["ends"] = [{**on[i], "name": name} for name, i in _ends(fronts)]
         text = alt.Chart(alt.NamedData(name="ends")).mark_text(
-            align="left", dx=8, dy=-8, fontSize=11, color="var(--ink)"
+            align={"expr": f"{right} ? 'right' : 'left'"},
+            dx={"expr": f"{right} ? -6 : 8"},
+            dy=-11,
+            limit={"expr": "0.55 * width"},
+            fontSize=11,
+            color="var(--ink)",
         )
         layers.append(text.encode(x=channels["x"], y=channels["y"], text=alt.Text(field="name")))
     note = _note(points, fronts, others, many, across, up)

@@ -35,7 +35,7 @@ def ops_section(record: Mapping[str, Any]) -> Section:
     for step, ops in steps.items():
         # A request has two steps, whose names say which.
         of = f" of the {step} step" if len(steps) > 1 else ""
-        blocks += _step_blocks(ops, of, record.get("roofs"))
+        blocks += _step_blocks(ops, of, (record.get("roofs") or {}).get(step))
     kind = "step" if "step_time" in metrics else "request" if "ttft" in metrics else "answer"
     return Section(
         kind,

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from hwspaces.files.output import Wanted, replacing, require
+from hwspaces.files.output import Wanted, require, saved_text
 from sweeps.reports.charts import altair
 from sweeps.reports.page import page
 from sweeps.reports.sections import section
@@ -32,5 +32,4 @@ def report(*results: Any, output: str | os.PathLike[str], title: str | None = No
     require([Wanted(name, ("page",))], paths, force)
     altair()
     made = [section(one) for result in results for one in sources(result)]
-    with replacing(name, ("page",), paths, force) as begun, open(begun, "w", encoding="utf-8") as file:
-        file.write(page(made, title))
+    saved_text(name, "page", page(made, title), force, paths)

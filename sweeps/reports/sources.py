@@ -10,6 +10,8 @@ from typing import Any
 import xarray as xr
 
 from hwspaces.files import document
+from sweeps.data.best import metrics
+from sweeps.data.keep.rows import as_sample
 from sweeps.data.opened import opened
 from sweeps.data.shards import zarr_store
 from sweeps.data.shards.read import is_folder
@@ -129,12 +131,7 @@ def _dataset_kind(dataset: xr.Dataset) -> str | None:
         return "run"
     if "capacity" in dataset and "state" in dataset:
         return "curve"
-    if any(str(name).startswith("quantiles_") for name in dataset.data_vars) and "point" not in dataset.dims:
-        from sweeps.data.keep.rows import as_sample
-
-        return "spread" if as_sample(dataset) is None else "designs"
-    from sweeps.data.best import metrics
-    from sweeps.data.keep.rows import as_sample
-
     sample = as_sample(dataset)
-    return "designs" if sample is not None and [name for name in metrics(sample) if sample[name].dims] else None
+    if sample is None:
+        return "spread"
+    return "designs" if [name for name in metrics(sample) if sample[name].dims] else None

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 
 from tests.pages.page import ROOT, Block, words_of
+from tests.pages.screenshot import screenshot
 
 WIDTH = 180
 """Columns of a page's tables."""
@@ -49,6 +50,10 @@ class Made:
         if block.kind == "output":
             return block.shown.of(printed)
         picture = self.folder / block.file
+        with _origin(block):
+            # Of a page that a command has written, the picture is what a browser shows.
+            if not picture.is_file() and (page := picture.with_suffix(".html")).is_file():
+                screenshot(page, picture)
         if not picture.is_file():
             raise ValueError(f"no command has written {block.file}")
         return picture

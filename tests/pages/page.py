@@ -7,6 +7,7 @@ A comment above a block says what it is:
     <!-- output within 3 %, from "^ttft", to "^memory", keep "^(ttft|tpot) ", lines 7 of jaxroof step ... -->
     <!-- picture run.png -->                    the picture below is this file, which a command above has written
     <!-- picture a.png of jaxroof plot a.nc -o a.png -->
+    <!-- picture a.png of jaxroof report a.nc -o a.html -->    as a browser shows it
     <!-- output refused of jaxroof price ... -->  the error of this command, which ends with status 2
     <!-- file mymodule.py -->                   the block below is this file, for the commands after it
 

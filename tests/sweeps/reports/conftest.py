@@ -16,7 +16,8 @@ VERBS = {
     "step": f"step {CASE} --decode 8 --context 1000",
     "request": f"request {CASE} --isl 512 --osl 64 --batch 8",
     "train": f"train {CASE} --tp 2 --dp 4 --global-batch 8 --seq 1024",
-    "layouts": "train --hardware H100-SXM --model Llama-3.1-8B --search --devices 8 --global-batch 8 --seq 1024 --top 8",
+    "layouts": "train --hardware H100-SXM --model Llama-3.1-8B --search --devices 8 --global-batch 8 "
+    "--seq 1024 --top 8",
     "compare": "compare --model Llama-3.1-8B --isl 512 --osl 64 --slo ttft=1s,tpot=30ms --simulate 0 "
     "--hardware H100-SXM,H200-SXM,L40S",
     "static": "compare --static --model Llama-3.1-8B --isl 512 --osl 64 --slo ttft=1s,tpot=30ms "
@@ -43,6 +44,15 @@ CAPACITY = {
 """A record of `capacity`, whose search takes longer than a test should."""
 
 
+SPEC = {
+    "hardware": ["H100-SXM", "H200-SXM"],
+    "model": ["Llama-3.1-8B", "Llama-2-13B"],
+    "deployment": {"tp": [1, 2]},
+    "workload": {"batch": [1, 16, 64], "isl": 512, "osl": 64},
+}
+"""A sweep with a condition, the model, whose values have a front each."""
+
+
 @pytest.fixture(scope="session")
 def results(tmp_path_factory):
     """Kind -> the path of a saved result."""
@@ -58,6 +68,14 @@ def results(tmp_path_factory):
         with contextlib.redirect_stdout(said):
             assert main([*words, "--json"]) == 0
         paths[kind].write_text(said.getvalue(), encoding="utf-8")
+    paths["kept"] = folder / "kept"
+    kept = {"variables": ["tpot", "usd_per_million_tokens", "feasible"], "keep": ["pareto=tpot:usd_per_million_tokens"]}
+    sweeps.sweep_to_folder(paths["kept"], SPEC | {"output": kept})
+    paths["counts"] = folder / "counts"
+    told = {"variables": ["tpot", "feasible"], "keep": ["histogram", "quantiles"]}
+    sweeps.sweep_to_folder(paths["counts"], SPEC | {"output": told})
+    paths["optimum"] = folder / "optimum.nc"
+    optimum().to_netcdf(paths["optimum"])
     paths["sweep"] = folder / "sweep.nc"
     grid().to_netcdf(paths["sweep"])
     return paths
@@ -78,14 +96,25 @@ def grid() -> xr.Dataset:
     )
 
 
+def optimum() -> xr.Dataset:
+    """Three designs as `optimize -o` writes them."""
+    active = '[{"name": "ttft <= 500 ms", "kind": "constraint", "elasticity": -0.8}]'
+    values = {"tpot": [0.008, 0.009, 0.012], "owning_usd_per_million_tokens": [0.12, 0.115, 0.11]}
+    variables = {name: ("design", column) for name, column in values.items()}
+    return xr.Dataset(
+        {**variables, "feasible": ("design", [True] * 3), "constraint_excess": (("design", "constraint"), [[0.0]] * 3)},
+        {"tp": ("design", [1.0, 2.0, 4.0]), "constraint": ["ttft <= 500 ms"]},
+        {"title": "optimum of a request", "job": "request", "objectives": "minimise cost", "active": active},
+    )
+
+
 @pytest.fixture(scope="session")
 def million() -> xr.Dataset:
     """A million made-up points over three axes, a smooth trade-off with noise."""
     rng = np.random.default_rng(0)
     dims = {"tp": 4, "batch": 250, "cores_count": 1000}
-    speed = (
-        np.geomspace(1.0, 30.0, 1000) * np.linspace(1.0, 2.0, 250)[:, None] * np.array([1, 2, 4, 8.0])[:, None, None]
-    )
+    cores, batch, tp = np.geomspace(1.0, 30.0, 1000), np.linspace(1.0, 2.0, 250), np.array([1.0, 2.0, 4.0, 8.0])
+    speed = tp[:, None, None] * batch[:, None] * cores
     noise = rng.lognormal(0.0, 0.2, speed.shape)
     tpot, usd = 0.1 / speed * noise, 0.1 * speed**0.8 * rng.lognormal(0.0, 0.2, speed.shape)
     variables = {

@@ -1,26 +1,24 @@
 """Reports in a browser: selecting on the front, sorting, saving CSV, hovering, dark scheme and a phone's width."""
 
 import csv
+import itertools
 import json
-import shutil
 
 import pytest
 
 import sweeps
 from hwspaces.files.extras import installing
+from tests.pages.screenshot import DRAWN, chromium
 
 pytest.importorskip("altair", reason=installing("report"))
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives a browser: pip install playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
-
-DRAWN = "[...document.querySelectorAll('figure.chart')].every(one => one.dataset.drawn)"
+pytestmark = pytest.mark.skipif(chromium() is None, reason="chromium is not installed")
 
 
 @pytest.fixture(scope="module")
 def browser():
     with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield started
         started.close()
 
@@ -181,7 +179,7 @@ def test_landmarks_and_headings(opened):
         assert page.locator(landmark).count() == 1
     levels = page.locator("h1, h2, h3").evaluate_all("all => all.map(one => Number(one.tagName[1]))")
     assert levels[0] == 1 and levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
     assert page.locator("details[open]").count() == 0 and page.locator("details").count() >= 5
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.className") == "skip"

@@ -13,7 +13,7 @@ import xarray as xr
 import sweeps
 from hwspaces.files.extras import installing
 from sweeps.cli import main
-from tests.sweeps.reports.conftest import CAPACITY
+from tests.sweeps.reports.conftest import CAPACITY, SPEC
 
 altair = pytest.importorskip("altair", reason=installing("report"))
 pytest.importorskip("vl_convert", reason=installing("report"))
@@ -74,6 +74,9 @@ HELD = {
     "serve": (["Latencies by percentile", "Latencies", "All figures"], "the median request has"),
     "run": (["How long requests take", "Requests in the engine", "Use of the KV cache", "Requests"], "median request"),
     "sweep": (["Selected designs"], "Best of"),
+    "kept": (["Selected designs"], "Best design per model"),
+    "counts": (["Quantiles"], "no single design was kept"),
+    "optimum": (["Selected designs", "What binds the best design"], "Best of 3 designs"),
 }
 """Kind -> headings of its section, and words of its answer."""
 
@@ -146,6 +149,20 @@ def test_a_million_points_are_a_small_page_with_the_exact_front(million, tmp_pat
     assert f"Shaded cells count all {mask.sum():,} feasible designs" in text
     assert "even sample" in text and len(drawn["sample"]) < 1000
     assert made(tmp_path, million)[1] == text  # the same file, the same page
+
+
+def test_every_condition_has_a_front_of_its_own(results, tmp_path):
+    page, text = made(tmp_path, results["kept"])
+    (spec,) = page.specs
+    assert {row["front"] for row in spec["datasets"]["front"]} == {"model Llama-3.1-8B", "model Llama-2-13B"}
+    assert "in 2 fronts, one per condition" in text
+
+
+def test_a_zarr_store_is_a_sweep(tmp_path):
+    pytest.importorskip("zarr", reason=installing("zarr"))
+    sweeps.sweep_to_zarr(tmp_path / "sweep.zarr", SPEC)
+    page, text = made(tmp_path, tmp_path / "sweep.zarr")
+    assert len(page.specs) == 1 and "Selected designs" in text
 
 
 def test_every_design_of_a_small_sweep_is_listed(results, tmp_path):
