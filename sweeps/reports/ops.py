@@ -31,20 +31,40 @@ def ops_section(record: Mapping[str, Any]) -> Section:
     steps: dict[str, list[Mapping[str, Any]]] = {}
     for op in record.get("ops", ()):
         steps.setdefault(str(op.get("step", "step")), []).append(op)
+    # Ops of functions have shorter keys, and no shares.
+    steps = {step: [_in_full(op, ops) for op in ops] for step, ops in steps.items()}
     blocks: list[Table | Chart] = []
     for step, ops in steps.items():
         # A request has two steps, whose names say which.
         of = f" of the {step} step" if len(steps) > 1 else ""
         blocks += _step_blocks(ops, of, (record.get("roofs") or {}).get(step))
-    kind = "step" if "step_time" in metrics else "request" if "ttft" in metrics else "answer"
+    kind = "step" if "step_time" in metrics else "request" if "ttft" in metrics else "function"
     return Section(
         kind,
-        f"{record.get('model', 'Function')} on {record.get('hardware', 'a device')}",
+        f"{record.get('model') or record.get('function') or 'Answer'} on {record.get('hardware', 'a device')}",
         answer(metrics),
         about(record),
         [*blocks, metric_table(metrics)],
         **beside(record),
     )
+
+
+SHORT_KEYS = {
+    "time": "time_s",
+    "flops": "flops_per_device",
+    "bytes": "bytes_per_device",
+    "message_bytes": "message_bytes_per_device",
+    "energy": "energy_per_device_J",
+}
+
+
+def _in_full(op: Mapping[str, Any], ops: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """An op of a priced function with the keys of one of a model."""
+    if "time_s" in op:
+        return op
+    full = {SHORT_KEYS.get(name, name): value for name, value in op.items()}
+    intensity = op["flops"] / op["bytes"] if op["bytes"] else None
+    return full | {"share": op["time"] / sum(other["time"] for other in ops), "intensity": intensity}
 
 
 def answer(metrics: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from sweeps.reports.blocks import Section
 from sweeps.reports.comparison import comparison_section
 from sweeps.reports.designs import designs_section
 from sweeps.reports.ops import figures_section, ops_section
+from sweeps.reports.rows import points_section, routers_section
 from sweeps.reports.serving import capacity_section, curve_section, run_section, served_section
 from sweeps.reports.sources import Source
 from sweeps.reports.spread import spread_section
@@ -23,6 +24,8 @@ MAKERS: Mapping[str, Callable[[Any], Section]] = {
     "figures": figures_section,
     "training": training_section,
     "layouts": layouts_section,
+    "points": points_section,
+    "routers": routers_section,
     "designs": designs_section,
     "spread": spread_section,
 }

@@ -116,6 +116,10 @@ def _record_kind(record: Mapping[str, Any]) -> str | None:
         return "capacity"
     if {"rows", "tried", "feasible", "devices"} <= keys:
         return "layouts"
+    if isinstance(record.get("routers"), Mapping):
+        return "routers"
+    if "function" in keys and isinstance(record.get("points"), list):
+        return "points"
     if not isinstance(record.get("metrics"), Mapping):
         return None
     metrics = set(record["metrics"])

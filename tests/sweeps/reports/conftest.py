@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ VERBS = {
     "--hardware H100-SXM,H200-SXM,L40S",
     "static": "compare --static --model Llama-3.1-8B --isl 512 --osl 64 --slo ttft=1s,tpot=30ms "
     "--hardware H100-SXM,L40S",
+    "price": "price forward:forward --args x=bf16[8,1024] --hardware H100-SXM",
+    "prices": "price forward:forward --args x=bf16[b,1024] --over b=1,8 --hardware H100-SXM",
     "serve": f"serve {CASE} --rate 8 --isl 256 --osl 32 --requests 48 --slo ttft=300ms,tpot=40ms",
 }
 """Kind -> the command whose JSON is reported."""
@@ -58,6 +61,9 @@ def results(tmp_path_factory):
     """Kind -> the path of a saved result."""
     folder = tmp_path_factory.mktemp("results")
     paths = {}
+    (folder / "forward.py").write_text("import jax.numpy as jnp\ndef forward(x):\n    return jnp.tanh(x) @ x.T\n")
+    before = os.getcwd()
+    os.chdir(folder)  # a function is found beside whoever asks
     for kind, command in VERBS.items():
         words = command.split()
         paths[kind] = folder / f"{kind}.json"
@@ -68,6 +74,7 @@ def results(tmp_path_factory):
         with contextlib.redirect_stdout(said):
             assert main([*words, "--json"]) == 0
         paths[kind].write_text(said.getvalue(), encoding="utf-8")
+    os.chdir(before)
     paths["kept"] = folder / "kept"
     kept = {"variables": ["tpot", "usd_per_million_tokens", "feasible"], "keep": ["pareto=tpot:usd_per_million_tokens"]}
     sweeps.sweep_to_folder(paths["kept"], SPEC | {"output": kept})
