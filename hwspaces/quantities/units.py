@@ -251,7 +251,8 @@ def from_key(key: str, value: Any, where: str, units: Mapping[str, str] | None =
         raise ValueError(f"{place} = {value!r} has no unit suffix; write one, such as bandwidth_TBps or capacity_GiB")
     if key in units:
         raise ValueError(f"{place} = {value!r} has no unit; allowed: {_allowed_keys(key, units[key])}")
-    known = [k + _usual_suffix(u) for k, u in units.items()]
+    # Text says its unit itself, and its key has none.
+    known = [k + ("" if isinstance(value, str) else _usual_suffix(u)) for k, u in units.items()]
     raise ValueError(f"{place} = {value!r} is not known{nearest(key, known)}")
 
 
