@@ -48,7 +48,9 @@ def _described(whole: Schema) -> Schema:
         table = _table(path, bare=True)
         if needed:
             table |= _needing(*needed)
-        properties[key] = {"anyOf": [table, properties[key]]} if key in properties else table
+        if key in SINGLE:
+            table |= {"type": ["object", "string", "number"], "pattern": text_pattern(SINGLE[key])}
+        properties[key] = table
     known = {key: properties.get(key, _TEXT) | {"description": meaning} for key, meaning in KEYS.items()}
     return known | {key: properties.get(key, whole.get(key, {})) for key in OTHERS}
 
