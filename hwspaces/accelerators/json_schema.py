@@ -5,8 +5,16 @@ from typing import Any
 from hwspaces.accelerators.described import KEYS, KINDS, OTHERS, SINGLE, TABLES_OF
 from hwspaces.accelerators.schema import NAME, STATUSES, TABLES, TEXTS
 from hwspaces.accelerators.technology_tables import KINDS as SHARED_KINDS
-from hwspaces.quantities.json_schema import Schema, document_schema, enumerated, keys_schema, object_schema, texts_of
-from hwspaces.quantities.json_schema import quantity_schema as quantity
+from hwspaces.quantities.json_schema import (
+    Schema,
+    document_schema,
+    enumerated,
+    keys_schema,
+    object_schema,
+    quantity_schema,
+    text_pattern,
+    texts_of,
+)
 from jaxroof.hardware import Hardware
 from jaxroof.numerics.struct import declaration
 
@@ -42,7 +50,7 @@ def _described(whole: Schema) -> Schema:
         "class": enumerated(list(KINDS)),
         "year": {"type": "integer", "minimum": 1970, "maximum": 2100},
         "memory": _memory(),
-        **{key: quantity(unit) for key, unit in SINGLE.items()},
+        **{key: quantity_schema(unit) for key, unit in SINGLE.items()},
     }
     for key, (path, needed) in TABLES_OF.items():
         table = _table(path, bare=True)
