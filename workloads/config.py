@@ -22,8 +22,8 @@ LANGUAGE_TABLES = (
 """The spellings of the table that describes a language model inside of another model."""
 
 
-STAND_INS = {"hidden_size": 2**13 * 45045}
-"""What stands in for a key that is wrong, to find out what else is: a multiple of any number of heads; of others 1."""
+DIVISIBLE = 2**13 * 45045
+"""A multiple of any number of heads, groups or experts that there is."""
 
 
 class WrongKey(ValueError):
@@ -67,7 +67,7 @@ class Config:
             return present[0][1]
         if default is REQUIRED:
             words = f"{keys[0]} is missing" + (f" (or {', '.join(keys[1:])})" if keys[1:] else "")
-            raise self.wrong(words, keys[0], STAND_INS.get(keys[0], 1))
+            raise self.wrong(words, keys[0], self._stand_in(keys[0]))
         return default
 
     def states(self, key: str) -> bool:
@@ -102,7 +102,7 @@ class Config:
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             allowed = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
             words = f"{self.spelling(*keys)} is {shown(value)}; it must be {allowed}"
-            raise self.wrong(words, self.spelling(*keys), STAND_INS.get(keys[0], max(minimum, 1)))
+            raise self.wrong(words, self.spelling(*keys), self._stand_in(keys[0], minimum))
         if value > LARGEST:
             raise self.error(f"{self.spelling(*keys)} is {shown(value)}; it must be at most {LARGEST}")
         return value
@@ -214,6 +214,15 @@ class Config:
     def wrong(self, text: str, key: str, stand_in: Any) -> WrongKey:
         """The error of one key, which may be dotted, with a value that its reader takes."""
         return WrongKey(f"{self.name}: {text}", f"{self.path}{key}", stand_in)
+
+    def _stand_in(self, key: str, minimum: int = 1) -> int:
+        """A count with which other keys can still be read: what has to be divisible is, and heads have their groups."""
+        if key in ("hidden_size", "num_experts"):
+            return DIVISIBLE
+        groups = self.values.get("num_key_value_heads")
+        if key == "num_attention_heads" and type(groups) is int and 0 < groups <= LARGEST:
+            return groups
+        return max(minimum, 1)
 
     def mended(self, error: WrongKey) -> "Config":
         """The config with the stand-in of a key that is wrong."""

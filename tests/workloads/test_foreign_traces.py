@@ -313,18 +313,18 @@ LINES = '{"id": "a", "at": {"created": 1}, "usage": {"in_tokens": 10}, "completi
         (
             "a.csv",
             TABLE,
-            "its columns, when, ctx_len, gen_len; name them: --columns arrival=when,prompt=ctx_len,",
+            "its columns, when, ctx_len, gen_len; name them, --columns arrival=when,prompt=ctx_len,",
         ),
         (
             "a.jsonl",
             LINES,
-            "its keys, id, at.created, usage.in_tokens, completion; name them: --columns arrival=at.",
+            "its keys, id, at.created, usage.in_tokens, completion; name them, --columns arrival=at.",
         ),
         ("a.json", f"[{LINES}]", "a.json: [0]: conversations is missing, so it is no conversation; name its keys: --"),
         ("a.csv", TABLE.replace(",", ";"), "its columns are separated by ;; a CSV of commas is read"),
         ("a.tsv", TABLE.replace(",", "\t"), "its columns are separated by tabs; a CSV of commas is read"),
         ("a.csv", "", "a.csv: it is empty"),
-        ("a.yaml", "a: 1\n", "its keys, a; or say --format: azure, "),
+        ("a.yaml", "a: 1\n", "its keys, a; name its format, one of azure, "),
     ],
 )
 def test_a_file_of_no_known_format_says_what_to_do(write, name, content, said):
@@ -333,7 +333,7 @@ def test_a_file_of_no_known_format_says_what_to_do(write, name, content, said):
 
 def test_the_proposal_reads_the_file(write):
     path = write("a.csv", TABLE)
-    words = refused(read_trace, path).partition("--columns ")[2].partition(";")[0]
+    words = refused(read_trace, path).partition("--columns ")[2].partition(", or ")[0]
     assert columns(read_trace(path, columns=words))[:3] == [[0, 0.5], [100, 300], [20, 40]]
 
 

@@ -96,7 +96,7 @@ def test_what_is_left_out_is_said(write):
         (BURST.replace("18,490", "0,472").replace("276,693", "0,417"), "all of its 3 requests failed"),
         (
             "a,b\n1,2\n",
-            "no known format of traces has its columns, a, b; name them: --columns arrival=",
+            "no known format of traces has its columns, a, b; name them, --columns arrival=",
         ),
     ],
 )

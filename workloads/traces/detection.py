@@ -83,8 +83,10 @@ def _unknown(names: list[str], ending: str) -> str:
     if len(names) == 1 and separator is not None:
         return f"its columns are separated by {separator}; a CSV of commas is read"
     kinds = "keys" if ending in _OBJECTS else "columns"
-    how = f"name them: --columns {shlex.quote(columns.proposed(names))}; " if ending not in _YAML else ""
-    return f"no known format of traces has its {kinds}, {_listed(names)}; {how}or say --format: {', '.join(FORMATS)}"
+    how = f"name its format, one of {', '.join(FORMATS)}"
+    if ending not in _YAML:
+        how = f"name them, --columns {shlex.quote(columns.proposed(names))}, or its --format"
+    return f"no known format of traces has its {kinds}, {_listed(names)}; {how}"
 
 
 def _of_ending(file: str, ending: str) -> tuple[str | None, list[str]]:
