@@ -10,7 +10,7 @@ from sweeps.cli import main
 from tests.stream_checks import lawful
 from tests.trace_files import columns, refused, written
 from workloads.streams.stream import kept
-from workloads.traces import format_of, read_trace
+from workloads.traces import format_of, read_measured, read_trace
 from workloads.traces.columns import proposed
 
 
@@ -346,3 +346,9 @@ def test_a_json_list_is_read_as_json_lines_are(write):
     rows[1]["n"]["out"] = -1
     error = refused(read_trace, write("c.json", json.dumps(rows)), columns=words)
     assert "c.json: [1]: n: out is -1" in error or "c.json: [1]" in error
+
+
+def test_latencies_are_wanted_of_a_benchmarks_results(write):
+    error = refused(read_measured, write("a.csv", TABLE))
+    assert error.endswith("with the latencies of every request: blis, vllm, sglang, guidellm")
+    assert "--columns" not in error

@@ -3,7 +3,7 @@
 from typing import Any
 
 from workloads.streams.stream import Stream
-from workloads.traces.detection import FORMATS, format_of
+from workloads.traces.detection import FORMATS, format_of, latencies
 from workloads.traces.mooncake import LARGEST_BLOCK
 from workloads.traces.rows import UNITS, Measured, ReadOptions
 
@@ -50,12 +50,11 @@ def read_measured(path: str, format: str = "auto", *, sort: bool = False, drop: 
     Raises:
       ValueError: as `read_trace`, and for a format that holds no measurements.
     """
-    name = format_of(str(path), format)
+    name = format_of(str(path), format, measured=True)
     module = FORMATS[name]
     # Modules of formats that only list requests have no function `measured`.
     if not hasattr(module, "measured"):
-        known = ", ".join(key for key, other in FORMATS.items() if hasattr(other, "measured"))
-        raise ValueError(f"{path}: a {name} file holds no latencies; those of {known} do")
+        raise ValueError(f"{path}: a {name} file holds no latencies; those of {latencies()} do")
     return module.measured(str(path), ReadOptions(sort, drop))
 
 

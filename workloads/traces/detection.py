@@ -46,8 +46,13 @@ _SGLANG = ("sharegpt_output_len", "random_range_ratio", "total_output_tokens_ret
 _BENCH = ("completed", "total_input_tokens", "request_throughput")
 
 
-def format_of(path: str, name: str = "auto") -> str:
+def format_of(path: str, name: str = "auto", measured: bool = False) -> str:
     """The format that `name` says, or that the file has.
+
+    Args:
+      path: the file, or the folder of ServeGen's data.
+      name: a key of `FORMATS`, or "auto".
+      measured: latencies are wanted, which other columns would not have.
 
     Raises:
       ValueError: one line: an unknown name, a file that is missing, or one that looks like none of the formats.
@@ -67,7 +72,7 @@ def format_of(path: str, name: str = "auto") -> str:
     ending = location.suffix.lower()
     format_name, names = _of_ending(file, ending)
     if format_name is None:
-        raise ValueError(f"{file}: {_unknown(names, ending)}")
+        raise ValueError(f"{file}: {_unknown(names, ending, measured)}")
     return format_name
 
 
@@ -75,7 +80,12 @@ _YAML, _OBJECTS = (".yaml", ".yml"), (".json", ".jsonl", ".ndjson", ".yaml", ".y
 """Endings of files of YAML, and of those that hold keys."""
 
 
-def _unknown(names: list[str], ending: str) -> str:
+def latencies() -> str:
+    """Names of formats that hold latencies."""
+    return ", ".join(key for key, module in FORMATS.items() if hasattr(module, "measured"))
+
+
+def _unknown(names: list[str], ending: str, measured: bool) -> str:
     """What to do with a file of these keys or columns, which no format has."""
     if not names:
         return "it is empty, or no CSV and no JSON"
@@ -84,7 +94,9 @@ def _unknown(names: list[str], ending: str) -> str:
         return f"its columns are separated by {separator}; a CSV of commas is read"
     kinds = "keys" if ending in _OBJECTS else "columns"
     how = f"name its format, one of {', '.join(FORMATS)}"
-    if ending not in _YAML:
+    if measured:
+        how = f"a benchmark's results are wanted, with the latencies of every request: {latencies()}"
+    elif ending not in _YAML:
         how = f"name them, --columns {shlex.quote(columns.proposed(names))}, or its --format"
     return f"no known format of traces has its {kinds}, {_listed(names)}; {how}"
 
