@@ -111,7 +111,7 @@ def _table(path: str, bare: bool) -> Schema:
 
 
 def _shared(kind: str) -> Schema:
-    """A table of a technology, in which units stand in keys."""
-    properties, patterns = keys_schema(SHARED_KINDS[kind], {}, bare=False, texts=False)
+    """A table of a technology."""
+    properties, patterns = keys_schema(SHARED_KINDS[kind], {}, bare=False)
     properties |= {"source": _TEXT, "sources": _SOURCES, "names": {"type": "array", "items": _TEXT}}
     return object_schema(properties | {"alone": {"type": "boolean"}}, patternProperties=patterns)

@@ -87,19 +87,15 @@ _QUANTITIES = {
 """Definitions of quantities, by name."""
 
 
-def keys_schema(
-    units: Mapping[str, str], meanings: Mapping[str, str], bare: bool, texts: bool = True
-) -> tuple[Schema, Schema]:
+def keys_schema(units: Mapping[str, str], meanings: Mapping[str, str], bare: bool) -> tuple[Schema, Schema]:
     """Properties and patternProperties of a table of quantities, with their units in the text or in the key.
 
     Args:
       units: plain key -> SI unit.
       meanings: of some keys.
       bare: plain keys may hold numbers in SI units.
-      texts: plain keys may hold texts with a unit.
     """
-    plain = {key for key, unit in units.items() if texts or unit == "1"}
-    properties = {key: quantity_schema(units[key], meanings.get(key, ""), bare) for key in units if key in plain}
+    properties = {key: quantity_schema(unit, meanings.get(key, ""), bare) for key, unit in units.items()}
     endings = {unit: _endings(unit) for unit in units.values() if unit != "1"}
     patterns = {
         f"^{re.escape(key)}_({endings[unit]})$": {"type": "number", "description": meanings.get(key, key)}
