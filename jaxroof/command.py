@@ -40,7 +40,7 @@ def refusal() -> str | None:
         with open(own, encoding="utf-8") as file:
             if OWN not in file.read():
                 return (
-                    f"another project named {name} is installed over jaxroof's package, {own}: use a virtual environment "
-                    f"for each, or `pip uninstall {name}` and then reinstall jaxroof"
+                    f"another project named {name} is installed over jaxroof's package, {own}: use a virtual "
+                    f"environment for each, or `pip uninstall {name}` and then reinstall jaxroof"
                 )
     return None
