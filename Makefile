@@ -12,9 +12,10 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	touch $@
 
-demo: $(VENV)/installed  ## sweep a million hypothetical accelerators: sweep.nc and sweep.png
+demo: $(VENV)/installed  ## sweep a million hypothetical accelerators: sweep.nc, sweep.png and report.html
 	$(BIN)/jaxroof sweep sweeps/specs/demo.toml -o sweep.nc
 	$(BIN)/jaxroof plot sweep.nc --metric owning_usd_per_million_tokens -o sweep.png
+	$(BIN)/jaxroof report sweep.nc -o report.html
 
 lint: $(VENV)/installed  ## style, docstrings and types
 	$(BIN)/ruff check .
@@ -64,4 +65,4 @@ refit: $(VENV)/installed  ## all fits of constants on measured data of the folde
 	$(BIN)/python -m tests.evidence.refit --data $(DATA) $(WRITE)
 
 clean:
-	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png docs/*/index.rst docs/reference/api docs/reference/cli
+	rm -rf $(VENV) build *.egg-info sweep.nc sweep.png report.html docs/*/index.rst docs/reference/api docs/reference/cli

@@ -29,18 +29,18 @@ def refusal() -> str | None:
         # The package is found, but not run: another project's may do anything.
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
-            return f"the package {name} is not beside jaxroof in {root}: install it again"
+            return f"the package {name} is not in {root}, beside jaxroof: reinstall jaxroof"
         # A package of the same name stands earlier on the path.
         if os.path.realpath(spec.origin) != os.path.realpath(own):
             return (
                 f"the package {name} is another project's, {spec.origin}, and hides jaxroof's own: take "
-                f"{os.path.dirname(os.path.dirname(spec.origin))} off PYTHONPATH, or give it a virtual environment"
+                f"{os.path.dirname(os.path.dirname(spec.origin))} off PYTHONPATH, or use a virtual environment"
             )
         # Both are installed in one place, and the other was installed later: its files are over those of jaxroof.
         with open(own, encoding="utf-8") as file:
             if OWN not in file.read():
                 return (
-                    f"another project named {name} is installed over jaxroof's package, {own}: give it a virtual environment, "
-                    f"or `pip uninstall {name}` and install it again"
+                    f"another project named {name} is installed over jaxroof's package, {own}: use a virtual "
+                    f"environment for each, or `pip uninstall {name}` and then reinstall jaxroof"
                 )
     return None

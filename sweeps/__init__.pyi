@@ -20,6 +20,7 @@ from sweeps.entries.sensitivities import sensitivity as sensitivity
 from sweeps.entries.services import capacity as capacity
 from sweeps.entries.services import serve as serve
 from sweeps.entries.services import service_capacity as service_capacity
+from sweeps.reports.report import report as report
 from sweeps.run.shards.api import sweep_to_folder as sweep_to_folder
 from sweeps.run.shards.to_zarr import sweep_to_zarr as sweep_to_zarr
 from sweeps.run.sweep import linear as linear

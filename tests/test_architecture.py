@@ -43,7 +43,7 @@ FLOORS = {
         {"models", "nests"},
     ),
     "sweeps": (
-        *({"ask"}, {"data"}, {"run"}, {"serving"}, {"studies"}, {"measure"}, {"show"}, {"answers"}),
+        *({"ask"}, {"data"}, {"run"}, {"serving"}, {"studies"}, {"measure"}, {"show"}, {"answers", "reports"}),
         {"entries"},  # Python's
         {"ui"},  # a local page of answers
         {"cli"},

@@ -61,7 +61,9 @@ CLASSES = ("Case", "Comparison", "Result", "StaticComparison")
 @pytest.mark.parametrize("name", [name for name in sweeps.__all__ if name not in ("adapters", *CLASSES)])
 def test_every_parameter_has_a_name_and_a_type(name):
     for parameter in named(getattr(sweeps, name)).values():
-        of_a_function = name in ("from_function", "price") and parameter.name == "args"  # the arguments of the user's own function
+        # The arguments of the user's own function have names of his; of results there is any number.
+        own = (("from_function", "args"), ("price", "args"), ("report", "results"))
+        several = (name, parameter.name) in own
         kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-        assert of_a_function or parameter.kind not in kinds
+        assert several or parameter.kind not in kinds
         assert parameter.annotation is not inspect.Parameter.empty

@@ -40,7 +40,7 @@ def indented(text: str, by: int = 3) -> str:
 
 def table(heads: Iterable[str], rows: Iterable[Iterable[str]], widths: str = "auto") -> str:
     """A table of cells in reStructuredText."""
-    lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {widths}", ""]
+    lines = [".. list-table::", "   :class: words", "   :header-rows: 1", f"   :widths: {widths}", ""]
     for row in (tuple(heads), *rows):
         for place, cell in enumerate(row):
             first, *others = cell.splitlines() or [""]

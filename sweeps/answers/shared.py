@@ -274,15 +274,32 @@ def record(case: Case, answer: Answer) -> dict[str, Any]:
         "memory": memory_record(case),
         "metrics": answer.metrics,
         "units": units(answer.metrics),
+        "roofs": _roofs_record(case, answer),
         **({"surface": measured} if measured else {}),
         "ops": [{**op, "step": step} if len(ops) > 1 else op for step, rows in ops.items() for op in rows],
     }
+
+
+def _roofs_record(case: Case, answer: Answer) -> dict[str, Any]:
+    """Datasheet rates of one device that no op of a step beats, by step: B/s of its memory, FLOP/s of its units."""
+    roofs = {}
+    places = job_of(case.scenario).steps(case.scenario)
+    for step, ops in answer.steps.items():
+        hardware = places[step][0].hardware
+        used = dict.fromkeys(op.precision for op in ops if op.precision)
+        roofs[step] = {
+            "memory_bandwidth": float(hardware.memory.hbm.bandwidth),
+            "matrix_flops": {name: float(hardware.matrix[name]) for name in used if name in hardware.matrix},
+            "vector_flops": float(hardware.cores.count * hardware.cores.vector_flops),
+        }
+    return roofs
 
 
 def _op_record(op: OpAnswer, step: tuple[OpAnswer, ...]) -> dict[str, Any]:
     return {
         "name": op.name,
         "count": op.count,
+        "precision": op.precision,
         "time_s": op.time,
         "share": op.time / sum(other.time for other in step),
         "flops_per_device": op.flops,

@@ -1,4 +1,9 @@
-"""An answer's record as JSON."""
+"""An answer's record as JSON, with the command that it answers."""
+
+from contextvars import ContextVar
+
+COMMAND: ContextVar[str | None] = ContextVar("command", default=None)
+"""The command that is run, as a shell takes it; None where a program asks."""
 
 
 def print_json(record: object, indent: int | None = 2) -> None:
@@ -7,10 +12,13 @@ def print_json(record: object, indent: int | None = 2) -> None:
 
 
 def json_text(record: object, indent: int | None = 2) -> str:
-    """A record as one JSON value; a number that does not exist is null."""
+    """A record as one JSON value, an object with the command at its end; a number that does not exist is null."""
     import json
 
     from sweeps.ask.text import finite
 
+    command = COMMAND.get()
+    if isinstance(record, dict) and command is not None:
+        record = {**record, "command": command}
     # JSON has neither NaN nor infinity: they become null, and the encoder refuses what is left.
     return json.dumps(finite(record), indent=indent, allow_nan=False)

@@ -184,6 +184,7 @@ HELP = {
     # show
     "hardware": Help("H100-SXM", "--template"),
     "models": Help("Llama-3.1-8B", "./config.json"),
+    "report": Help("found.json -o report.html", "sweep.nc run.json -o all.html --title Options"),
     "ui": Help("", "--port 8400 --no-open"),
     "plot": Help(
         "sweep.nc --metric tpot -o sweep.png",

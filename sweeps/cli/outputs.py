@@ -94,9 +94,11 @@ def write(options: argparse.Namespace, dest: str, make: Callable[[], Any], input
         return
     # The ending decides on the format.
     if path.lower().endswith(".nc"):
+        from sweeps.answers.to_json import COMMAND
         from sweeps.data.store import saved as saved_dataset
 
-        saved_dataset(path, make(), options.force, inputs)
+        made, command = make(), COMMAND.get()
+        saved_dataset(path, made if command is None else made.assign_attrs(command=command), options.force, inputs)
     elif path.lower().endswith(".json"):
         from hwspaces.files.output import saved_text
         from sweeps.answers.to_json import json_text

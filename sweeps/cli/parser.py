@@ -3,11 +3,13 @@
 import argparse
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import Any, NoReturn
 
+from sweeps.answers.to_json import COMMAND
 from sweeps.cli import environment, help, outputs
 from sweeps.cli.verbs import VERBS
 
@@ -68,32 +70,41 @@ def run(words: list[str]) -> SystemExit | None:
 
         outputs.require_outputs(options)
         read_as(options)
-        _run(module, options, words)
+        _run(shlex.join(["jaxroof", *words]), module, options)
     return None
 
 
-def _run(module: ModuleType, options: argparse.Namespace, words: list[str]) -> None:
-    """Run a verb; of its answer the screen has what fits it, or the whole, and a page the whole."""
-    run = module.run if getattr(options, "html", None) is None else lambda given: _run_with_page(module, given, words)
-    if options.verbose:
-        run(options)
-        return
+def _run(command: str, module: ModuleType, options: argparse.Namespace) -> None:
+    """Run a verb: records that it prints or writes state the command, and the screen has what fits it, or the whole."""
     from sweeps.answers.answer import instead
     from sweeps.answers.brief import WIDTH
     from sweeps.answers.screen import Screen
     from sweeps.answers.short import Short
 
-    screen = Screen(WIDTH)
-    short = Short(screen, screen.width, options.notes)
-    with instead(short):
-        run(options)
-    short.end()
+    token = COMMAND.set(command)
+    try:
+        if options.verbose:
+            _written(command, module, options)
+            return
+        screen = Screen(WIDTH)
+        short = Short(screen, screen.width, options.notes)
+        with instead(short):
+            _written(command, module, options)
+        short.end()
+    finally:
+        COMMAND.reset(token)
 
 
-def _run_with_page(module: ModuleType, options: argparse.Namespace, words: list[str]) -> None:
+def _written(command: str, module: ModuleType, options: argparse.Namespace) -> None:
+    """Run a verb, with a page of the whole answer where one is asked for."""
+    if getattr(options, "html", None) is None:
+        module.run(options)
+    else:
+        _run_with_page(module, options, command)
+
+
+def _run_with_page(module: ModuleType, options: argparse.Namespace, command: str) -> None:
     """Run a verb, and write what it says as a page too."""
-    import shlex
-
     from sweeps.answers.answer import also
     from sweeps.answers.html import Page
 
@@ -101,7 +112,7 @@ def _run_with_page(module: ModuleType, options: argparse.Namespace, words: list[
     if getattr(options, "json", False):
         raise ValueError("--html is what is said in words, and --json says it to programs: leave one of them out")
 
-    page = Page(shlex.join(["jaxroof", *words]))
+    page = Page(command)
     with also(page):
         module.run(options)
     page.write(options.html, options.force)

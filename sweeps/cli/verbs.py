@@ -38,6 +38,7 @@ GROUPS = {
         "validate": "predictions against measured data",
     },
     "show": {
+        "report": "saved answers as one page for a colleague: charts, tables, CSV, offline",
         "ui": "a page in the browser with sliders, and the answer beside them",
         "hardware": "accelerators of the catalogue, or everything about one",
         "models": "models of the catalogue, or everything about one",

@@ -1,7 +1,6 @@
 """What an entry point returns: the object of its study, with what every answer has in Python."""
 
 import functools
-import importlib
 import os
 from typing import TYPE_CHECKING, Any, Self
 
@@ -63,11 +62,9 @@ class Result:
         Raises:
           ValueError: one line, for a file that must not or cannot be written.
         """
-        # By its public name: the room of pages stands beside this one.
-        pages = getattr(importlib.import_module("sweeps"), "report", None)
-        if pages is None:
-            raise ValueError(f"{path}: this version of jaxroof writes no reports")
-        pages(self.record(), output=path, title=title, force=force)
+        from sweeps.reports.report import report
+
+        report(self.record(), output=path, title=title, force=force)
 
     def text(self) -> str:
         """All of the answer as text, as the verb prints it with -v."""

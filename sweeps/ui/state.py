@@ -160,7 +160,7 @@ def figures(state: State) -> dict[str, dict[str, str]]:
 
 
 def words(state: State) -> dict[str, Any]:
-    """Keywords of `sweeps.case` for the state; what is as by default is left out.
+    """Keywords of `sweeps.request` for the state; what is as by default is left out.
 
     Raises:
       ValueError: where the devices are not whole replicas.
@@ -181,21 +181,22 @@ def words(state: State) -> dict[str, Any]:
         "model": state.model,
         **({"deployment": degrees} if degrees else {}),
         **named,
-        **({"overrides": overrides} if overrides else {}),
+        **({"set": overrides} if overrides else {}),
         "workload": {name: getattr(state, name) for name in ("batch", "isl", "osl")},
     }
 
 
 def case_of(state: State) -> Case:
     """The case of a static batch of requests that the state describes; ValueError of one line where it cannot be."""
-    return case("request", **words(state))
+    given = words(state)
+    return case("request", overrides=given.pop("set", None), **given)
 
 
 def command(state: State) -> str:
     """The command that prints the state's answer."""
     parts = ["jaxroof", "request"]
     for name, value in words(state).items():
-        if name == "overrides":
+        if name == "set":
             parts += [word for path, text in value.items() for word in ("--set", f"{path}={text}")]
         else:
             # Tables of the deployment and the workload are flags of their own.
@@ -205,10 +206,9 @@ def command(state: State) -> str:
 
 
 def snippet(state: State) -> str:
-    """The Python that computes the state's answer; `metrics` are its numbers in SI units, by name."""
+    """The Python that computes the state's answer; `found.metrics` are its numbers in SI units, by name."""
     arguments = "".join(f"    {name}={value!r},\n" for name, value in words(state).items()).replace("'", '"')
     return (
-        "import sweeps\nfrom sweeps.run.answer import answer\n\n"
-        f'case = sweeps.case(\n    "request",\n{arguments})\nmetrics = answer(case).metrics\n'
-        'print(metrics["ttft"], metrics["tpot"], metrics["tokens_per_second_per_device"])\n'
+        f"import sweeps\n\nfound = sweeps.request(\n{arguments})\n"
+        'print(found.metrics["ttft"], found.metrics["tpot"], found.metrics["tokens_per_second_per_device"])\n'
     )

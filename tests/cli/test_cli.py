@@ -59,8 +59,11 @@ def test_step_json_holds_finite_numbers_that_agree(capsys):
     assert metrics["fits"] is True and metrics["bound"] in ("hbm", "launch")
     assert set(ops[0]) == {
         *("name", "count", "time_s", "share", "flops_per_device", "bytes_per_device", "message_bytes_per_device"),
-        *("intensity", "bound", "algorithm", "energy_per_device_J", "power_per_device_W"),
+        *("precision", "intensity", "bound", "algorithm", "energy_per_device_J", "power_per_device_W"),
     }
+    roofs = found["roofs"]["step"]
+    assert roofs["memory_bandwidth"] == 3.35e12 and list(roofs["matrix_flops"]) == ["bf16"]
+    assert found["command"] == " ".join(["jaxroof", *STEP, "--json"])
     assert sum(op["time_s"] for op in ops) == pytest.approx(metrics["step_time"], rel=1e-12)
     assert sum(op["share"] for op in ops) == pytest.approx(1.0, rel=1e-12)
     # 32 layers; qkv of (32 + 2 * 8) / 2 heads of 128 over 4096: 2 * 64 * 4096 * 3072 FLOP each

@@ -105,6 +105,7 @@ def test_every_verb_that_writes_is_known():
         ("price", "--plot"),
         ("price", "-o"),
         ("query", "-o"),
+        ("report", "-o"),
         ("scenario", "-o"),
         ("sensitivity", "--plot"),
         ("sensitivity", "-o"),

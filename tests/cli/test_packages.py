@@ -35,7 +35,7 @@ def test_a_package_that_stands_before_is_refused(name, tmp_path):
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr == (
         f"jaxroof: the package {name} is another project's, {other}/__init__.py, and hides jaxroof's own: "
-        f"take {tmp_path} off PYTHONPATH, or give it a virtual environment\n"
+        f"take {tmp_path} off PYTHONPATH, or use a virtual environment\n"
     )
 
 
@@ -50,10 +50,10 @@ def test_a_package_that_is_installed_over_it_is_refused(tmp_path):
     done = started(tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("jaxroof: another project named sweeps is installed over jaxroof's package")
-    assert "`pip uninstall sweeps` and install jaxroof again\n" in done.stderr and done.stderr.count("\n") == 1
+    assert "`pip uninstall sweeps` and then reinstall jaxroof\n" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_a_package_that_is_missing_is_refused(tmp_path):
     shutil.copytree(ROOT / "jaxroof", tmp_path / "jaxroof", ignore=shutil.ignore_patterns("[a-b]*", "__pycache__"))
     done = started(tmp_path)
-    assert done.returncode == 2 and done.stderr.startswith("jaxroof: the package hwspaces is not beside jaxroof in ")
+    assert done.returncode == 2 and done.stderr.startswith("jaxroof: the package hwspaces is not in ")

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 
 from tests.pages.page import ROOT, Block, words_of
+from tests.pages.screenshot import screenshot
 
 WIDTH = 180
 """Columns of a page's tables."""
@@ -50,9 +51,13 @@ class Made:
             return block.shown.of(printed)
         picture = self.folder / block.file
         if block.query is not None:
-            from tests.ui.browser import screenshot
+            from tests.ui.browser import screenshot as explored
 
-            screenshot(block.query, picture)
+            explored(block.query, picture)
+        with _origin(block):
+            # Of a page that a command has written, the picture is what a browser shows.
+            if not picture.is_file() and (page := picture.with_suffix(".html")).is_file():
+                screenshot(page, picture)
         if not picture.is_file():
             raise ValueError(f"no command has written {block.file}")
         return picture

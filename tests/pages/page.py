@@ -8,6 +8,7 @@ A comment above a block says what it is:
     <!-- picture run.png -->                    the picture below is this file, which a command above has written
     <!-- picture a.png of jaxroof plot a.nc -o a.png -->
     <!-- picture a.png of explorer ?tp=2 -->    the page of `jaxroof ui` in a browser, by the query of its URL
+    <!-- picture a.png of jaxroof report a.nc -o a.html -->    as a browser shows it
     <!-- output refused of jaxroof price ... -->  the error of this command, which ends with status 2
     <!-- file mymodule.py -->                   the block below is this file, for the commands after it
 

@@ -46,6 +46,7 @@ VERBS = {
     "optimize": "optimize small.toml --starts 8 --steps 3 --grid 200 -o small.nc",
     "map": "map resnet50.conv2_3x3 --arch eyeriss_like --mappings 2000",
     "plot": "plot merged.nc -o merged.png",
+    "report": "report ranking.json merged.nc -o report.html",
     "bench": "bench -o cpu.nc --budget 1s --only copy --precision fp32",
     "ui": "ui --help",  # it runs until it is stopped
     "hardware": "hardware H100-SXM",

@@ -63,7 +63,7 @@ def test_command_and_python_give_the_numbers_that_are_shown(state, capsys):
     names: dict = {}
     exec(shown["python"], names)
     for figure in shown["figures"]:
-        assert printed[figure["name"]] == names["metrics"][figure["name"]] == figure["value"]
+        assert printed[figure["name"]] == names["found"].metrics[figure["name"]] == figure["value"]
     # What it prints are the three figures that it names.
     assert len(capsys.readouterr().out.split()) == 3
 
@@ -147,9 +147,8 @@ def test_time_of_an_answer(capsys):
 
 
 def test_python_is_what_a_person_would_write():
-    assert snippet(DEFAULT).splitlines()[3:10] == [
-        "case = sweeps.case(",
-        '    "request",',
+    assert snippet(DEFAULT).splitlines()[2:8] == [
+        "found = sweeps.request(",
         '    hardware="H200-SXM",',
         '    model="Llama-3.1-70B",',
         '    deployment={"tp": 4},',

@@ -1,0 +1,1 @@
+"""Reports: any saved results as one offline interactive HTML page."""

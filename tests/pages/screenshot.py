@@ -1,0 +1,60 @@
+"""Screenshot of a page by Chromium without a window: `python -m tests.pages.screenshot report.html report.png`."""
+
+import argparse
+import pathlib
+import shutil
+
+WIDTH, HEIGHT = 1280, 1400
+
+DRAWN = "[...document.querySelectorAll('figure.chart')].every(one => one.dataset.drawn)"
+"""Whether all charts of a report are there, in JavaScript."""
+
+
+def chromium() -> str | None:
+    """Path of a browser; None where none is installed."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def screenshot(
+    page: pathlib.Path, picture: pathlib.Path, width: int = WIDTH, height: int | None = HEIGHT, dark: bool = False
+) -> None:
+    """Draw the top of a page, or all of it.
+
+    Args:
+      page: an HTML file.
+      picture: the PNG that is written.
+      width, height: pixels; no height: the whole page.
+      dark: as a system with a dark scheme shows it.
+
+    Raises:
+      ModuleNotFoundError: playwright or a browser is not installed.
+    """
+    from playwright.sync_api import sync_playwright
+
+    program = chromium()
+    if program is None:
+        raise ModuleNotFoundError("no browser", name="chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        size = {"width": width, "height": height or HEIGHT}
+        opened = browser.new_page(viewport=size, color_scheme="dark" if dark else "light")
+        opened.goto(page.resolve().as_uri())
+        opened.wait_for_function(DRAWN, timeout=60_000)
+        opened.screenshot(path=str(picture), full_page=height is None)
+        browser.close()
+
+
+def main() -> None:
+    """Draw one page."""
+    parser = argparse.ArgumentParser(prog="python -m tests.pages.screenshot", description=__doc__)
+    parser.add_argument("page", type=pathlib.Path)
+    parser.add_argument("picture", type=pathlib.Path)
+    parser.add_argument("--width", type=int, default=WIDTH)
+    parser.add_argument("--height", type=int, help="default: the whole page")
+    parser.add_argument("--dark", action="store_true")
+    options = parser.parse_args()
+    screenshot(options.page, options.picture, options.width, options.height, options.dark)
+
+
+if __name__ == "__main__":
+    main()
