@@ -22,6 +22,27 @@ LANGUAGE_TABLES = (
 """The spellings of the table that describes a language model inside of another model."""
 
 
+DIVISIBLE = 2**13 * 45045
+"""A multiple of any number of heads, groups or experts that there is."""
+
+
+class WrongKey(ValueError):
+    """A key that is missing or wrong by itself, whatever the others are.
+
+    Args:
+      text: the error, in one line.
+      path: of the key in the whole config.
+      stand_in: a value that its reader takes.
+    """
+
+    def __init__(self, text: str, path: str, stand_in: Any) -> None:
+        super().__init__(text, path, stand_in)
+        self.path, self.stand_in = path, stand_in
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
     """One config, or one of its nested tables, under the name that errors give it.
@@ -45,13 +66,23 @@ class Config:
         if present:
             return present[0][1]
         if default is REQUIRED:
-            raise self.error(f"{keys[0]} is missing" + (f" (or {', '.join(keys[1:])})" if keys[1:] else ""))
+            words = f"{keys[0]} is missing" + (f" (or {', '.join(keys[1:])})" if keys[1:] else "")
+            raise self.wrong(words, keys[0], self._stand_in(keys[0]))
         return default
 
     def states(self, key: str) -> bool:
         """True if `key` is there, even as null."""
         self.asked.add(self.path + key)
         return key in self.values
+
+    def has(self, path: str) -> bool:
+        """Whether there is a key at a dotted path."""
+        value: Any = self.values
+        for part in path.split("."):
+            if not isinstance(value, Mapping) or part not in value:
+                return False
+            value = value[part]
+        return True
 
     def looked_up(self, key: str) -> bool:
         """Whether a reader has asked for `key`."""
@@ -70,7 +101,8 @@ class Config:
         # bool is a subclass of int: without the check true would pass as 1.
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             allowed = "a positive integer" if minimum == 1 else f"an integer of at least {minimum}"
-            raise self.error(f"{self.spelling(*keys)} is {shown(value)}; it must be {allowed}")
+            words = f"{self.spelling(*keys)} is {shown(value)}; it must be {allowed}"
+            raise self.wrong(words, self.spelling(*keys), self._stand_in(keys[0], minimum))
         if value > LARGEST:
             raise self.error(f"{self.spelling(*keys)} is {shown(value)}; it must be at most {LARGEST}")
         return value
@@ -84,14 +116,14 @@ class Config:
         """True or false."""
         value = self.value(key, default=default)
         if not isinstance(value, bool):
-            raise self.error(f"{key} is {shown(value)}; it must be true or false")
+            raise self.wrong(f"{key} is {shown(value)}; it must be true or false", key, default)
         return value
 
     def fraction(self, key: str, default: float) -> float:
         """A number above 0 and at most 1."""
         value = self.value(key, default=default)
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0.0 < value <= 1.0:
-            raise self.error(f"{key} is {shown(value)}; it must be above 0 and at most 1")
+            raise self.wrong(f"{key} is {shown(value)}; it must be above 0 and at most 1", key, default)
         return float(value)
 
     def text(self, *keys: str, default: Any = REQUIRED) -> Any:
@@ -178,6 +210,30 @@ class Config:
     def error(self, text: str) -> ValueError:
         """The error that says `text` of this config, in one line."""
         return ValueError(f"{self.name}: {text}")
+
+    def wrong(self, text: str, key: str, stand_in: Any) -> WrongKey:
+        """The error of one key, which may be dotted, with a value that its reader takes."""
+        return WrongKey(f"{self.name}: {text}", f"{self.path}{key}", stand_in)
+
+    def _stand_in(self, key: str, minimum: int = 1) -> int:
+        """A count with which other keys can still be read: what has to be divisible is, and heads have their groups."""
+        if key in ("hidden_size", "num_experts"):
+            return DIVISIBLE
+        groups = self.values.get("num_key_value_heads")
+        if key == "num_attention_heads" and type(groups) is int and 0 < groups <= LARGEST:
+            return groups
+        return max(minimum, 1)
+
+    def mended(self, error: WrongKey) -> "Config":
+        """The config with the stand-in of a key that is wrong."""
+        values: dict[str, Any] = dict(self.values)
+        inner, (*around, last) = values, error.path.split(".")
+        for key in around:
+            table = inner.get(key)
+            inner[key] = dict(table) if isinstance(table, Mapping) else {}
+            inner = inner[key]
+        inner[last] = error.stand_in
+        return dataclasses.replace(self, values=values)
 
     def _present(self, keys: tuple[str, ...]) -> list[tuple[str, Any]]:
         pairs = []

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hwspaces.accelerators import schema
 from hwspaces.accelerators.entry import HardwareEntry
+from hwspaces.accelerators.schema import TABLES, with_units
 from hwspaces.quantities.leaves import PRECISIONS
-from hwspaces.quantities.units import from_key, nearest, quantity
+from hwspaces.quantities.units import formatted, from_key, nearest, quantity
 
 
 class Kin(NamedTuple):
@@ -44,7 +46,7 @@ KEYS = {
     "peak": "dense matrix peak by precision; a single one is of bf16",
     "memory": "capacity and bandwidth, and where wanted technology, beside, near, dies, l2, scratchpad",
     "sram": "on-chip memory in which weights stay as far as they fit",
-    "link": "scale-up link: bandwidth per direction; where wanted devices, latency, technology",
+    "link": "scale-up link: its bandwidth per direction, or a table of bandwidth, devices, latency, technology",
     "network": "scale-out link, likewise",
     "power": "limit of the board",
     "price": 'to rent, such as "3 USD/h"',
@@ -57,30 +59,56 @@ OTHERS = ("matrix", "links", "source", "sources", "notes", "date", "vendor", "pr
 """Further keys, as an accelerator of the catalogue has them."""
 
 TEMPLATE = """\
-# A chip in a few lines. All figures that are not here are estimated from a device of its class, and said to be.
+# A chip in a few lines. What is not here is estimated from a device of its class, and every answer says so.
 name = "MyChip"
-class = "gpu"                       # or tpu, npu, edge, wafer, lpu, dataflow, pim: what all else is estimated from
-process = "4N"
-peak = { bf16 = "1 PFLOP/s", fp8 = "2 PFLOP/s" }      # dense, of the whole device
-memory = { capacity = "144 GB", bandwidth = "6 TB/s" }
-link = { bandwidth = "600 GB/s", devices = 8 }        # per direction, to its neighbours
-power = "800 W"
+class = "gpu"                                     # or tpu, npu, edge, wafer, lpu, dataflow, pim
+process = "4N"                                    # of its logic, for area, energy and cost
+peak = { bf16 = "1 PFLOP/s", fp8 = "2 PFLOP/s" }  # dense, of the whole device
+memory = { capacity = "144 GB", bandwidth = "6 TB/s" }  # HBM, or SRAM where there is no other
+link = { bandwidth = "600 GB/s", devices = 8 }    # to its neighbours, per direction
+power = "800 W"                                   # limit of the board
+
+# price = "3 USD/h"                               # to rent
+# network = { bandwidth = "50 GB/s" }             # beyond the neighbours
+# sram = "2 GB"                                   # on chip, in which weights stay
+# cores = { count = 144, clock = "1.8 GHz" }
+# vector = { fp32 = "60 TFLOP/s" }
 """
+
+SCHEMA_FILE = "hardware.schema.json"
+"""What a template calls the schema of such files, where it is in the working folder."""
+
+
+def template() -> str:
+    """`TEMPLATE`, with a line for editors where the folder has the schema that it names."""
+    return f"#:schema ./{SCHEMA_FILE}\n{TEMPLATE}" if Path(SCHEMA_FILE).is_file() else TEMPLATE
+
 
 LEAST_FED = 0.5
 """Cores per B/s of device memory at least, against those of the device that a chip is like: H20 has 0.49 times as many
 as H100, which it is without most of its peak."""
 
-_UNITS = {
-    "memory": {"capacity": "B", "bandwidth": "B/s"},
-    "link": {"bandwidth": "B/s", "latency": "s", "devices": "1"},
-    "network": {"bandwidth": "B/s", "latency": "s", "devices": "1"},
-    "cores": {"count": "1", "clock": "Hz", "hop_time": "s"},
-    "vector": {"fp32": "FLOP/s"},
+TABLES_OF: dict[str, tuple[str, tuple[str, ...]]] = {
+    "peak": ("matrix", ()),
+    "matrix": ("matrix", ()),
+    "link": ("links.scale_up", ("bandwidth",)),
+    "network": ("links.scale_out", ("bandwidth",)),
+    "links": ("links", ()),
+    "power": ("power", ()),
+    "cores": ("cores", ()),
+    "vector": ("vector", ()),
 }
-"""Table -> its quantities and their units, checked before anything is estimated."""
+"""Key -> the table of an accelerator of the catalogue that it stands for, and what that must have."""
 
-_NEEDED = {"memory": ("capacity", "bandwidth"), "link": ("bandwidth",), "network": ("bandwidth",)}
+SINGLE = {
+    **{"peak": "FLOP/s", "matrix": "FLOP/s", "link": "B/s", "network": "B/s"},
+    **{"power": "W", "price": "USD/s", "sram": "B"},
+}
+"""Key -> unit of a single quantity that may stand there."""
+
+MOST_FED = 32.0
+"""B/s of device memory per FLOP/s at most, against those of the device that a chip is like: H20 has 8 times as many as
+H100, and memories of SRAM 100 times as many or more, from which no number of a GPU's cores follows. Ours."""
 
 _OF_ONE_CORE = (
     ("cores.clock", "Hz"),
@@ -94,108 +122,80 @@ _OF_ONE_CORE = (
 _LINKS = {"link": "scale_up", "network": "scale_out"}
 
 
-def schema() -> dict[str, Any]:
-    """JSON schema of such a file, for editors that complete and check TOML."""
-    quantity_or_text = {"type": ["string", "number"]}
-
-    def quantities(units: Mapping[str, str]) -> dict[str, Any]:
-        return {
-            name: {"type": "number"}
-            if unit == "1"
-            else {**quantity_or_text, "description": f"with its unit, in {unit}"}
-            for name, unit in units.items()
-        }
-
-    peak = {"type": "object", "additionalProperties": False, "properties": dict.fromkeys(PRECISIONS, quantity_or_text)}
-    kinds: dict[str, dict[str, Any]] = {
-        "class": {"enum": list(KINDS)},
-        "year": {"type": "integer", "minimum": 1970, "maximum": 2100},
-        "peak": {"anyOf": [peak, quantity_or_text]},
-        "power": {"anyOf": [{"type": "object"}, quantity_or_text]},
-        "price": quantity_or_text,
-        "sram": quantity_or_text,
-    }
-    for key, units in _UNITS.items():
-        kinds[key] = {"type": "object", "properties": quantities(units), "required": list(_NEEDED.get(key, ()))}
-    properties = {key: {**kinds.get(key, {"type": "string"}), "description": meaning} for key, meaning in KEYS.items()}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "An accelerator in a few lines",
-        "type": "object",
-        "properties": {**properties, **{key: {} for key in OTHERS}},
-        "required": ["peak", "memory"],
-        "additionalProperties": False,
-    }
-
-
 def is_description(tables: Mapping[str, Any]) -> bool:
     """Whether a file describes one chip in this short form."""
     return "accelerator" not in tables and any(key in tables for key in ("peak", "matrix", "memory"))
 
 
 def problems(tables: Mapping[str, Any]) -> list[str]:
-    """Everything that is wrong with such a file, in its order; further tables are left to the catalogue's reader."""
+    """Everything that is wrong with such a file, a line each, in its order."""
     found = []
-    for key in tables:
-        if key not in KEYS and key not in OTHERS:
-            found.append(f"{key} is not known{nearest(key, (*KEYS, *OTHERS))}")
     if "peak" not in tables and "matrix" not in tables:
         found.append('peak is missing; write peak = { bf16 = "1 PFLOP/s" }')
-    try:
-        peaks = _peaks(tables) or {}
-    except ValueError as error:
-        peaks = {}
-        found.append(str(error))
-    if not peaks and ("peak" in tables or "matrix" in tables) and not found:
-        found.append('peak has no precision; write peak = { bf16 = "1 PFLOP/s" }')
-    for precision, peak in peaks.items():
-        if precision not in PRECISIONS:
-            found.append(f"peak.{precision} is not known{nearest(precision, PRECISIONS)}")
-        elif wrong := _wrong(peak, "FLOP/s", f"peak.{precision}"):
-            found.append(wrong)
     if "memory" not in tables:
-        found.append('memory is missing; write memory = { capacity = "96 GB", bandwidth = "4 TB/s" }')
-    for key, units in _UNITS.items():
-        table = tables.get(key)
-        if table is None:
-            continue
-        if not isinstance(table, Mapping):
-            found.append(f"{key} = {table!r} is not a table of {' and '.join(units)}")
-            continue
-        # A memory whose levels are written out has its quantities in the table of its level.
-        own = table.get("hbm", table) if key == "memory" else table
-        if not isinstance(own, Mapping):
-            found.append(f"memory.hbm = {own!r} is not a table")
-            continue
-        found += [
-            f"{key}.{name} is missing"
-            for name in _NEEDED.get(key, ())
-            if not any(written == name or written.startswith(f"{name}_") for written in own)
-        ]
-        found += [p for name, unit in units.items() if name in own and (p := _wrong(own[name], unit, f"{key}.{name}"))]
-    for key, unit in (("power", "W"), ("price", "USD/s"), ("sram", "B")):
-        if key in tables and not isinstance(tables[key], Mapping) and (wrong := _wrong(tables[key], unit, key)):
-            found.append(wrong)
-    for key in ("name", "process", "like"):
-        if not isinstance(tables.get(key, ""), str):
-            found.append(f"{key} = {tables[key]!r} is not text")
-    for key in ("links", "sources"):
-        if not isinstance(tables.get(key, {}), Mapping):
-            found.append(f"{key} = {tables[key]!r} is not a table")
-        elif key == "links":
-            found += [
-                f"links.{t} = {v!r} is not a table"
-                for t, v in tables.get(key, {}).items()
-                if not isinstance(v, Mapping)
-            ]
-    if str(tables.get("like", "")).lower().partition("#")[0].endswith((".toml", ".json")):
-        found.append(f"like = {tables['like']!r} is a file; it is a name of the catalogue")
-    kind, year = tables.get("class", USUAL_KIND), tables.get("year")
-    if not isinstance(kind, str) or kind not in KINDS:
-        found.append(f"class = {kind!r} is not known{nearest(str(kind), KINDS)}")
-    if year is not None and (not isinstance(year, int) or not 1970 <= year <= 2100):
-        found.append(f"year = {year!r} is not a year from 1970 to 2100")
+        own = "a chip whose only memory is SRAM has it there: " if "sram" in tables else "write "
+        found.append(f'memory is missing; {own}memory = {{ capacity = "96 GB", bandwidth = "4 TB/s" }}')
+    for key, value in tables.items():
+        found += _problems(key, value)
     return found
+
+
+def _problems(key: str, value: Any) -> list[str]:
+    """What is wrong with one key of the file."""
+    if key not in KEYS and key not in OTHERS:
+        return [f"{key} is not known{nearest(key, (*KEYS, *OTHERS))}"]
+    if key == "memory":
+        return _memory_problems(value)
+    if key in TABLES_OF:
+        path, needed = TABLES_OF[key]
+        if isinstance(value, Mapping):
+            missing = [f"{key}.{name} is missing" for name in needed if not _written(value, name)]
+            empty = ['peak has no precision; write peak = { bf16 = "1 PFLOP/s" }'] if path == "matrix" else []
+            return (schema.problems(value, path, key, bare=True) if value else empty) + missing
+        # A single quantity is short for the one that most files give.
+        if key not in SINGLE:
+            return [f"{key} = {value!r} is not a table of {', '.join(TABLES[path]) or 'links by their tier'}"]
+    if key in SINGLE:
+        return [wrong] if (wrong := _wrong(value, SINGLE[key], key)) else []
+    if key in ("name", "process", "like") and not isinstance(value, str):
+        return [f"{key} = {value!r} is not text"]
+    if key == "like" and value.lower().partition("#")[0].endswith((".toml", ".json")):
+        return [f"like = {value!r} is a file; it is a name of the catalogue"]
+    if key == "class" and (not isinstance(value, str) or value not in KINDS):
+        return [f"class = {value!r} is not known{nearest(str(value), KINDS)}"]
+    if key == "year" and (not isinstance(value, int) or not 1970 <= value <= 2100):
+        return [f"year = {value!r} is not a year from 1970 to 2100"]
+    if key == "sources" and not isinstance(value, Mapping):
+        return [f"sources = {value!r} is not a table"]
+    return []
+
+
+def _memory_problems(value: Any) -> list[str]:
+    """What is wrong with the memories: those of the device itself, or every level in a table of its own."""
+    if not isinstance(value, Mapping):
+        return [f'memory = {value!r} is not a table; write memory = {{ capacity = "96 GB", bandwidth = "4 TB/s" }}']
+    device, levels = _levels(value)
+    if not isinstance(device, Mapping):
+        return [f"memory.hbm = {device!r} is not a table"]
+    missing = [f"memory.{name} is missing" for name in ("capacity", "bandwidth") if not _written(device, name)]
+    return [
+        *schema.problems(device, "memory.hbm", "memory", bare=True),
+        *missing,
+        *schema.problems(levels, "memory", "memory", bare=True),
+    ]
+
+
+def _levels(memory: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """The table of the device's memory, and the tables and figures beside it."""
+    if "hbm" in memory:
+        return memory["hbm"], {key: value for key, value in memory.items() if key != "hbm"}
+    beside = {key: value for key, value in memory.items() if isinstance(value, Mapping) or key in TABLES["memory"]}
+    return {key: value for key, value in memory.items() if key not in beside}, beside
+
+
+def _written(table: Mapping[str, Any], name: str) -> bool:
+    """Whether a figure is there, with or without its unit in the key."""
+    return any(key == name or key.startswith(f"{name}_") for key in table)
 
 
 def _wrong(value: Any, unit: str, where: str) -> str | None:
@@ -279,6 +279,12 @@ def described(tables: Mapping[str, Any], like: HardwareEntry, path: str) -> tupl
     faster = 1.0 if clock is None else clock / like.figures.get("cores.clock", clock)
     bandwidth = _number(table, "memory.hbm.bandwidth", "B/s", path) or 0.0
     fed = LEAST_FED * bandwidth / like.figures["memory.hbm.bandwidth"]
+    if fed > LEAST_FED * MOST_FED * scale and not wide and _number(table, "cores.count", "1", path) is None:
+        times = f"{fed / LEAST_FED / scale:,.0f} times as much per FLOP/s of its peak as {like.name}"
+        raise ValueError(
+            f"{path}: memory.bandwidth = {formatted(bandwidth, 'B/s')} is {times}, from which cores cannot be "
+            "estimated; a chip whose memory is SRAM is of class wafer, lpu or dataflow, or give cores.count"
+        )
     estimate = cores if wide else max(1.0, float(round(cores * max(scale, fed) / faster)))
     estimates["cores.count"] = (estimate, "1", as_there if wide else in_proportion)
     count = _number(table, "cores.count", "1", path) or estimate
@@ -314,29 +320,25 @@ def estimates_of(entry: HardwareEntry) -> tuple[str, ...]:
 def _given(tables: Mapping[str, Any]) -> dict[str, Any]:
     """What the file says, as the catalogue's schema has it."""
     table: dict[str, Any] = {key: tables[key] for key in ("process", "price", *OTHERS) if key in tables}
-    table["matrix"] = {name: _text(peak, "FLOP/s") for name, peak in (_peaks(tables) or {}).items()}
-    memory = dict(tables["memory"])
-    if "hbm" not in memory:
-        levels = {key: value for key, value in memory.items() if isinstance(value, Mapping)}
-        outer = {key: value for key, value in memory.items() if key not in levels}
-        memory = {"hbm": outer, **levels}
-    table["memory"] = {key: dict(level) if isinstance(level, Mapping) else level for key, level in memory.items()}
+    table["matrix"] = dict(_peaks(tables) or {})
+    device, levels = _levels(tables["memory"])
+    table["memory"] = {"hbm": dict(device), **levels}
     if "sram" in tables:
-        table["memory"]["on_chip"] = {"capacity": _text(tables["sram"], "B"), "keeps_weights": 1}
-    table["memory"]["hbm"] = _texts(table["memory"]["hbm"], _UNITS["memory"])
+        table["memory"]["on_chip"] = {"capacity": tables["sram"], "keeps_weights": 1}
     links = {key: dict(link) for key, link in tables.get("links", {}).items()}
-    links |= {tier: _texts(tables[key], _UNITS[key]) for key, tier in _LINKS.items() if key in tables}
+    for key, tier in _LINKS.items():
+        if key in tables:
+            link = tables[key]
+            links[tier] = dict(link) if isinstance(link, Mapping) else {"bandwidth": link}
     if links:
         table["links"] = links
     if "power" in tables:
         power = tables["power"]
-        table["power"] = dict(power) if isinstance(power, Mapping) else {"tdp": _text(power, "W")}
+        table["power"] = dict(power) if isinstance(power, Mapping) else {"tdp": power}
     for key in ("cores", "vector"):
         if key in tables:
-            table[key] = _texts(tables[key], _UNITS[key])
-    if "price" in table:
-        table["price"] = _text(table["price"], "USD/s")
-    return table
+            table[key] = dict(tables[key])
+    return with_units(table)
 
 
 def _devices(table: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -352,15 +354,6 @@ def _sixteen_bits(peaks: Mapping[str, float]) -> float:
         if precision in peaks:
             return peaks[precision] * times
     return next(iter(peaks.values()))
-
-
-def _texts(table: Mapping[str, Any], units: Mapping[str, str]) -> dict[str, Any]:
-    return {key: _text(value, units[key]) if key in units else value for key, value in table.items()}
-
-
-def _text(value: Any, unit: str) -> Any:
-    """A number in SI units as text with its unit, as the catalogue's reader takes it; counts stay numbers."""
-    return value if isinstance(value, str | Mapping) or unit == "1" else f"{value!r} {unit}"
 
 
 def _number(table: Mapping[str, Any], path: str, unit: str, where: str) -> float | None:

@@ -196,7 +196,7 @@ def _of_description(written: Mapping[str, Any], path: str, wanted: str) -> Hardw
     """The chip that a file describes in a few lines; `wanted` is a name after the path, or ""."""
     wrong = problems(written)
     if wrong:
-        raise ValueError(f"{path}: {'; '.join(wrong)}")
+        raise document.Problems(path, wrong)
     try:
         like = hardware(kin(written))
     except ValueError as error:

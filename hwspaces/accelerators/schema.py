@@ -20,6 +20,7 @@ from hwspaces.accelerators.energy import energized
 from hwspaces.accelerators.entry import LINKS, TIERS, HardwareEntry, assembled, given_price, press_figures
 from hwspaces.accelerators.silicon import curved, scaled, siliconed
 from hwspaces.accelerators.technology_tables import strings, texts
+from hwspaces.files.document import Problems
 from hwspaces.quantities.leaves import PRECISIONS
 from hwspaces.quantities.units import from_key, is_zero, nearest, positive, quantity
 from jaxroof.hardware import Hardware
@@ -85,7 +86,10 @@ def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str, own: b
     where = f"{file}: {name}"
     figures = DerivedFigures({}, {}, {})
     # What the file gives itself, and the source of each figure.
-    _read(table, "", where, figures)
+    wrong: list[str] = []
+    _read(table, "", name, figures, wrong)
+    if wrong:
+        raise Problems(file, wrong)
     figures.sources = _sources(table, figures, shared, where, file)
     # A vector rate that is a share of the matrix peak is told by the rule that computes it, not as an assumption here.
     guessed = [p for p, s in figures.sources.items() if s.startswith(ASSUMPTION) and p != "vector.fraction_of_matrix"]
@@ -144,43 +148,82 @@ def entry(name: str, table: Mapping[str, Any], shared: Shared, file: str, own: b
     )
 
 
-def _read(table: Mapping[str, Any], path: str, where: str, figures: DerivedFigures) -> None:
-    """Every key of `table` and of the tables in it into `figures`."""
-    place = f"{where}.{path}" if path else where
-    units, words = TABLES[_declared(path)], TEXTS.get(path, ()) + (() if path else _OTHERS)
+def problems(table: Mapping[str, Any], path: str, place: str, bare: bool = False) -> list[str]:
+    """Everything that is wrong with the keys and values of a table, a line each.
+
+    Args:
+      table: as `tomllib` gives it.
+      path: of the table in an accelerator: "memory.hbm"; "" is the accelerator itself.
+      place: what its user calls it, with which lines begin.
+      bare: numbers without a unit are in SI units.
+    """
+    found: list[str] = []
+    _read(table, path, place, DerivedFigures({}, {}, {}), found, bare)
+    return found
+
+
+def with_units(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """A table in which numbers of SI units are texts with that unit, as `entry` takes them; counts stay numbers."""
+    units = TABLES.get(_declared(path), {})
+    written: dict[str, Any] = {}
+    for key, value in table.items():
+        inner = f"{path}.{key}" if path else key
+        if isinstance(value, Mapping) and _declared(inner) in TABLES:
+            written[key] = with_units(value, inner)
+        else:
+            number = isinstance(value, int | float) and units.get(key, "1") != "1"
+            written[key] = f"{value!r} {units[key]}" if number else value
+    return written
+
+
+def _read(
+    table: Mapping[str, Any], path: str, place: str, figures: DerivedFigures, wrong: list[str], bare: bool = False
+) -> None:
+    """Every key of `table` and of the tables in it into `figures`; what cannot be read into `wrong`."""
     for key, value in table.items():
         inner = f"{path}.{key}" if path else key
         if key in _OTHERS and not path:
             continue
-        if isinstance(value, Mapping):
-            if _declared(inner) not in TABLES:
-                if f"{path}.*" in TABLES:
-                    raise ValueError(f"{place}: {key} is no name of a memory: small letters, digits and _")
-                raise ValueError(f"{place}: table {key} is not known{nearest(inner, [t for t in TABLES if t])}")
-            _read(value, inner, where, figures)
-        elif _declared(inner) in TABLES:
-            raise ValueError(f"{place}: {key} = {value!r} is not a table")
-        elif key in words:
-            if not isinstance(value, str):
-                raise ValueError(f"{place}: {key} = {value!r} is not text")
-            figures.texts[inner] = value
-        elif isinstance(value, str) and key in units and units[key] != "1":
-            # A quantity as text says its unit itself: fp8 = "3 PFLOP/s".
-            zero = _may_be_zero(inner) and is_zero(value, units[key])
-            figures.values[inner] = 0.0 if zero else quantity(value, units[key], f"{place}: {key}")
-        elif units.get(key) == "1":
-            zero = _may_be_zero(inner) and is_zero(value)
-            figures.values[inner] = 0.0 if zero else positive(value, f"{place}: {key}")
-        else:
-            # The unit is read with 1 in place of 0: only the plain key, without its unit, tells whether 0 is allowed.
-            zero = is_zero(value)
-            plain, number = from_key(key, 1.0 if zero else value, place, units | dict.fromkeys(words, "1"))
-            inner = f"{path}.{plain}" if path else plain
-            if zero:
-                number = 0.0 if _may_be_zero(inner) else positive(value, f"{place}: {key}")
-            if inner in figures.values:
-                raise ValueError(f"{place}: {key} = {value!r}: {plain} is given twice")
-            figures.values[inner] = number
+        if isinstance(value, Mapping) and _declared(inner) in TABLES:
+            _read(value, inner, f"{place}.{key}", figures, wrong, bare)
+            continue
+        try:
+            _read_key(key, value, path, place, figures, bare)
+        except ValueError as error:
+            wrong.append(str(error))
+
+
+def _read_key(key: str, value: Any, path: str, place: str, figures: DerivedFigures, bare: bool) -> None:
+    """One key that holds no table into `figures`; ValueError of one line."""
+    units, words = TABLES[_declared(path)], TEXTS.get(path, ()) + (() if path else _OTHERS)
+    inner = f"{path}.{key}" if path else key
+    if isinstance(value, Mapping):
+        if f"{path}.*" in TABLES:
+            raise ValueError(f"{place}: {key} is no name of a memory: small letters, digits and _")
+        raise ValueError(f"{place}: table {key} is not known{nearest(inner, [t for t in TABLES if t])}")
+    if _declared(inner) in TABLES:
+        raise ValueError(f"{place}: {key} = {value!r} is not a table")
+    if key in words:
+        if not isinstance(value, str):
+            raise ValueError(f"{place}: {key} = {value!r} is not text")
+        figures.texts[inner] = value
+    elif key in units and units[key] != "1" and (isinstance(value, str) or bare):
+        # A quantity as text says its unit itself: fp8 = "3 PFLOP/s".
+        zero = _may_be_zero(inner) and is_zero(value, units[key])
+        figures.values[inner] = 0.0 if zero else quantity(value, units[key], f"{place}: {key}")
+    elif units.get(key) == "1":
+        zero = _may_be_zero(inner) and is_zero(value)
+        figures.values[inner] = 0.0 if zero else positive(value, f"{place}: {key}")
+    else:
+        # The unit is read with 1 in place of 0: only the plain key, without its unit, tells whether 0 is allowed.
+        zero = is_zero(value)
+        plain, number = from_key(key, 1.0 if zero else value, place, units | dict.fromkeys(words, "1"))
+        inner = f"{path}.{plain}" if path else plain
+        if zero:
+            number = 0.0 if _may_be_zero(inner) else positive(value, f"{place}: {key}")
+        if inner in figures.values:
+            raise ValueError(f"{place}: {key} = {value!r}: {plain} is given twice")
+        figures.values[inner] = number
 
 
 def _declared(path: str) -> str:

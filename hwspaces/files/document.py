@@ -24,6 +24,9 @@ MOST_ENTRIES = 100_000
 LONGEST_KEY = 200
 """Characters of a key; dotted paths of leaves have 60."""
 
+MOST_PROBLEMS = 10
+"""Things wrong with a file that are told one by one."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Characters that terminals obey, but for tabs and ends of lines."""
 
@@ -40,6 +43,25 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """A part of a TOML document. Every repetition is possessive: reading takes time in proportion to the text."""
+
+
+class Problems(ValueError):
+    """Everything that is wrong with a file: in one line as text, and one by one in `lines`.
+
+    Args:
+      where: the file, with which the text begins.
+      problems: one or more lines.
+    """
+
+    def __init__(self, where: str, problems: Iterable[str]) -> None:
+        found = tuple(dict.fromkeys(problems))
+        super().__init__(where, found)
+        self.where, self.count = where, len(found)
+        more = (f"and {len(found) - MOST_PROBLEMS} more",) if len(found) > MOST_PROBLEMS else ()
+        self.lines = found[:MOST_PROBLEMS] + more
+
+    def __str__(self) -> str:
+        return f"{self.where}: {'; '.join(self.lines)}"
 
 
 def toml(path: str | Path) -> dict[str, Any]:

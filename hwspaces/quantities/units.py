@@ -222,8 +222,8 @@ def from_key(key: str, value: Any, where: str, units: Mapping[str, str] | None =
     """The plain key and the SI value of a key that ends in its unit, such as `bandwidth_TBps = 3.35`.
 
     Args:
-      key: name, underscore, unit: `capacity_GB` (1e9) and `capacity_GiB` (2**30) differ.
-      value: positive finite number.
+      key: name, underscore, unit: `capacity_GB` (1e9) and `capacity_GiB` (2**30) differ; the name alone of a text.
+      value: positive finite number; or text with its unit, such as "3.35 TB/s", of a known plain key.
       where: what the message of an error begins with: the file and the table.
       units: SI unit of every known plain key; None takes any key and any unit.
 
@@ -235,6 +235,9 @@ def from_key(key: str, value: Any, where: str, units: Mapping[str, str] | None =
         or when the value is no positive finite number.
     """
     place = f"{where}: {key}"
+    # A text says its unit itself.
+    if units is not None and isinstance(value, str) and units.get(key, "1") != "1":
+        return key, quantity(value, units[key], place)
     parts = key.split("_")
     # Suffixes may have underscores, such as mm2_per_MiB: every place between words is tried, shortest key first.
     for i in range(1, len(parts)):
@@ -251,7 +254,8 @@ def from_key(key: str, value: Any, where: str, units: Mapping[str, str] | None =
         raise ValueError(f"{place} = {value!r} has no unit suffix; write one, such as bandwidth_TBps or capacity_GiB")
     if key in units:
         raise ValueError(f"{place} = {value!r} has no unit; allowed: {_allowed_keys(key, units[key])}")
-    known = [k + _usual_suffix(u) for k, u in units.items()]
+    # Text says its unit itself, and its key has none.
+    known = [k + ("" if isinstance(value, str) else _usual_suffix(u)) for k, u in units.items()]
     raise ValueError(f"{place} = {value!r} is not known{nearest(key, known)}")
 
 

@@ -4,7 +4,7 @@ import dataclasses
 import textwrap
 from collections.abc import Sequence
 
-from sweeps.answers.answer import Block, Row, Table, Text
+from sweeps.answers.answer import Block, Column, Row, Table, Text
 from sweeps.ask.text import escaped
 
 LINES = 12
@@ -61,7 +61,7 @@ class Brief:
         facts = [_fact(*fact, width) for fact in self.facts][: max(room - least, 0)]
         table, said = None, list[str]()
         if self.table is not None:
-            table, said = _cut(narrowed(self.table, width), room - len(facts))
+            table, said = _cut(narrowed(self.table, width, cut=True), room - len(facts))
         rows = 0 if table is None else _head(table) + len(table.rows)
         # Empty lines stand between the parts where there is room for them.
         spare = most - len(head) - rows - len(said) - len(facts) - len(tail)
@@ -89,14 +89,49 @@ class Brief:
         return tail
 
 
-def narrowed(table: Table, width: int) -> Table:
-    """The table without the columns, of the highest rank first, that make it wider than `width`."""
+def narrowed(table: Table, width: int, cut: bool = False) -> Table:
+    """The table without the columns, of the highest rank first, that make it wider than `width`.
+
+    Args:
+      cut: of what still is too wide, the longest texts are cut, so that every row is one line.
+    """
     columns = list(range(len(table.columns)))
     while len(columns) > 2 and _width(table, columns) > width:
         # Of those with the highest rank the last one goes.
         columns.remove(max(columns, key=lambda each: (table.columns[each].rank, each)))
     sections = [[Row(tuple(_cell(row, each) for each in columns), row.bold) for row in rows] for rows in table.sections]
-    return Table([table.columns[each] for each in columns], sections)
+    shown = Table([table.columns[each] for each in columns], sections)
+    return _with_cut_texts(shown, width) if cut else shown
+
+
+def _with_cut_texts(table: Table, width: int) -> Table:
+    """The table whose texts are as short as `width` asks for, the longest first; names and numbers stay whole."""
+    places = range(len(table.columns))
+    widths = [max(_title_width(table.columns[each]), _longest(table, each)) for each in places]
+    excess = sum(widths) + 2 * (len(widths) - 1) - width
+    texts = [each for each in places if each and not (table.columns[each].number or table.columns[each].whole)]
+    while excess > 0 and any(widths[each] > LEAST_TEXT for each in texts):
+        longest = max(texts, key=lambda each: widths[each])
+        widths[longest] -= 1
+        excess -= 1
+    sections = [
+        [Row(tuple(clipped(_cell(row, each), widths[each]) for each in places), row.bold) for row in rows]
+        for rows in table.sections
+    ]
+    return Table(table.columns, sections)
+
+
+def clipped(text: str, most: int) -> str:
+    """A text of at most `most` characters, which ends in ... where it is cut."""
+    return text if len(text) <= most else f"{text[: most - 4].rstrip()} ..."
+
+
+def _title_width(column: Column) -> int:
+    return max(len(line) for line in column.title.split("\n"))
+
+
+def _longest(table: Table, column: int) -> int:
+    return max((len(_cell(row, column)) for row in table.rows), default=0)
 
 
 def _cell(row: Row, column: int) -> str:
@@ -107,11 +142,9 @@ def _width(table: Table, columns: Sequence[int]) -> int:
     """Columns of the screen that the table needs: texts may be broken or cut, but for names in the first column."""
     total = 2 * (len(columns) - 1)  # blanks between columns
     for each in columns:
-        column = table.columns[each]
-        longest = max((len(_cell(row, each)) for row in table.rows), default=0)
+        column, longest = table.columns[each], _longest(table, each)
         fixed = column.number or column.whole or each == 0
-        head = max(len(line) for line in column.title.split("\n"))
-        total += max(head, longest if fixed else min(longest, LEAST_TEXT))
+        total += max(_title_width(column), longest if fixed else min(longest, LEAST_TEXT))
     return total
 
 

@@ -7,18 +7,9 @@ from typing import Any
 import numpy as np
 
 import hwspaces
-from sweeps.answers.brief import Brief
+from sweeps.answers.brief import Brief, clipped
 from sweeps.answers.request import engine_text
-from sweeps.answers.tables import (
-    clipped,
-    console,
-    finite_text,
-    print_lines,
-    rows_by_reason,
-    short_table,
-    table,
-    write_csv,
-)
+from sweeps.answers.tables import console, finite_text, print_lines, rows_by_reason, short_table, table, write_csv
 from sweeps.ask.names import variable
 from sweeps.data.labels import number
 from sweeps.studies.compare.comparison import Comparison
@@ -71,15 +62,12 @@ def show(comparison: Comparison, shown: Sequence[Row], top: int, every: bool) ->
 def brief(comparison: Comparison, rows: Sequence[Row]) -> Brief:
     """The ranking on a screen: the best row in a sentence, the first rows, what stops a larger load."""
     question = comparison.question
-    asked, engine = _heading(comparison), engine_text(hwspaces.engine(question.engine).text)
+    asked, engine = _heading(comparison, short=True), engine_text(hwspaces.engine(question.engine).text)
     if not rows:
         misses = [f"{row.hardware}: {row.reason}" for row in comparison.nearest_misses]
         facts = tuple(("", miss) for miss in misses)
         return Brief(asked, engine, "Nothing serves the requests within the limits.", facts, notes=question.notes)
     first = rows[0]
-    low, high = (number(end, 2) for end in comparison.trust(first).interval(first.metrics[comparison.metric]))
-    what = SHORT.get(comparison.metric, comparison.metric)
-    sentence = f"{row_text(comparison, first, most=40)} (90 % interval of {what} {low} to {high})"
     facts = [("limited", f"a larger load of row 1 by {first.binds}")]
     facts += [("helps", advice) for advice in comparison.advice(rows[:1]) if advice]
     known = next((row for row in rows if not comparison.trust(row).extrapolated), None)
@@ -91,12 +79,36 @@ def brief(comparison: Comparison, rows: Sequence[Row]) -> Brief:
     return Brief(
         asked=asked,
         setting=engine,
-        answer=sentence,
+        answer=_best_text(comparison, first),
         facts=tuple(facts),
         table=_short_rows(comparison, rows),
         notes=question.notes,
         next="its launch flags: --emit vllm; as a file: -o found.json",
     )
+
+
+def _best_text(comparison: Comparison, row: Row) -> str:
+    """The best row in a sentence, with the interval of the metric that decides."""
+    metrics, metric = row.metrics, comparison.metric
+    many = f"{row.replicas} replica{'s' * (row.replicas > 1)} of " if comparison.rate is not None else ""
+    low, high = (number(end, 2) for end in comparison.trust(row).interval(metrics[metric]))
+    unit = UNITS.get(metric, metric)
+    times = [
+        f"{SHORT[name]} {finite_text(name, metrics[name])}" for name in ("ttft_mean", "tpot_mean") if name in metrics
+    ]
+    hourly = f", {metrics['usd_per_hour']:.4g} USD/h" if math.isfinite(metrics["usd_per_hour"]) else ""
+    return (
+        f"{many}{row.devices} x {row.hardware} as {clipped(row.layout, 36)}: {finite_text(metric, metrics[metric])} "
+        f"{unit} ({low} to {high}, 90 %), {number(metrics['load'])} requests/s each, {', '.join(times)}{hourly}"
+    )
+
+
+UNITS = {
+    "usd_per_million_tokens": "USD per million output tokens",
+    "usd_per_million_prompt_tokens": "USD per million prompt tokens",
+    "usd_per_hour": "USD/h",
+}
+"""Metrics of a ranking in words."""
 
 
 def _short_rows(comparison: Comparison, rows: Sequence[Row]) -> Any:
@@ -132,17 +144,23 @@ SHORT = {
 """Heads of metrics in a short answer."""
 
 
-def _heading(comparison: Comparison) -> str:
+def _heading(comparison: Comparison, short: bool = False) -> str:
+    """The question in a line.
+
+    Args:
+      short: with the rate before the lengths, and less said of headroom and shares.
+    """
     question = comparison.question
     # Mean lengths in tokens; where all requests are equal, "on average" is left out.
     stream = question.requests.sample
     lengths = " + ".join(number(float(np.mean(tokens)), 4) for tokens in (stream.isl, stream.osl))
     even = np.ptp(stream.isl) == 0.0 and np.ptp(stream.osl) == 0.0
-    words = f"{question.model.name}: requests of {lengths} tokens{'' if even else ' on average'}"
+    rate = f"{number(comparison.rate)} requests/s" if short and comparison.rate is not None else "requests"
+    words = f"{question.model.name}: {rate} of {lengths} tokens{'' if even else ' on average'}"
     words += "" if question.requests.images is None else f" with {question.requests.images.text}"
     if not question.target.classes:
-        words += f", {question.target.text}"
-    if comparison.rate is not None:
+        words += f", {question.target.text.replace(' of the requests', ' of them') if short else question.target.text}"
+    if comparison.rate is not None and not short:
         words += f"; {number(comparison.rate)} requests/s and {100 * comparison.headroom:g} % headroom"
     return words
 
@@ -315,12 +333,11 @@ def _class_lines(row: Row) -> list[str]:
     return lines
 
 
-def row_text(comparison: Comparison, row: Row, most: int | None = None) -> str:
-    """A row in words; of its layout at most so many characters."""
+def row_text(comparison: Comparison, row: Row) -> str:
+    """A row in words."""
     metrics = row.metrics
-    layout = row.layout if most is None else clipped(row.layout, most)
     many = f"{row.replicas} replica{'s' * (row.replicas > 1)} of " if comparison.rate is not None else ""
-    words = f"{many}{row.devices} x {row.hardware} as {layout}: {number(metrics['load'])} requests/s each, "
+    words = f"{many}{row.devices} x {row.hardware} as {row.layout}: {number(metrics['load'])} requests/s each, "
     words += f"TTFT {finite_text('ttft', metrics['ttft_mean'])}"
     words += f", TPOT {finite_text('tpot', metrics['tpot_mean'])}" if "tpot_mean" in metrics else ""
     kind = "output" if "usd_per_million_tokens" in metrics else "prompt"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from sweeps.answers.brief import Brief
+from sweeps.answers.brief import Brief, clipped
 from sweeps.answers.tables import finite_text, rows_by_reason, write_csv
 from sweeps.run.evidence import extrapolated
 from sweeps.studies.compare.static import StaticCandidate
@@ -122,7 +122,7 @@ def show(found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: in
 
 def brief(found: Any, rows: tuple[Any, ...]) -> Brief:
     """The ranking on a screen: the best row in a sentence, and the first rows."""
-    from sweeps.answers.tables import clipped, short_table
+    from sweeps.answers.tables import short_table
     from sweeps.data.labels import number
 
     asked = f"{found.model.name}: static batches of {number(found.isl)} + {number(found.osl)} tokens"

@@ -4,7 +4,7 @@ import collections
 import math
 from typing import Any
 
-from sweeps.answers.brief import Brief
+from sweeps.answers.brief import Brief, clipped
 from sweeps.answers.to_json import print_json
 
 
@@ -65,7 +65,7 @@ def show_rows(rows: list[Any]) -> None:
 
 def _brief(rows: list[Any]) -> Brief:
     """How many values agree, and those that do not before the others."""
-    from sweeps.answers.tables import clipped, short_table
+    from sweeps.answers.tables import short_table
 
     agree, judged = sum(row.status == "agrees" for row in rows), [row for row in rows if row.by_default]
     default = sum(row.by_default == "agrees" for row in judged)

@@ -64,8 +64,8 @@ class Screen:
     def show(self, block: Block) -> None:
         """Print one block; of a table the columns that find room."""
         if isinstance(block, Table):
-            shown = narrowed(block, self._console.width)
-            self._console.print(_drawn(shown, self._cut))
+            shown = narrowed(block, self._console.width, self._cut)
+            self._console.print(_drawn(shown))
             lost = [column.title.replace("\n", " ") for column in block.columns if column not in shown.columns]
             if lost and not self._cut:
                 self._console.print(f"columns for which the terminal is too narrow: {', '.join(lost)}")
@@ -91,23 +91,14 @@ def text(blocks: Iterable[Block], most: int | None = None) -> str:
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()).strip("\n")
 
 
-def _drawn(table: Table, cut: bool) -> Drawn:
-    """A table as it is drawn: numbers right-aligned and never broken, a cell one line whatever its value says.
-
-    Args:
-      cut: texts too, in place of being broken.
-    """
+def _drawn(table: Table) -> Drawn:
+    """A table as it is drawn: numbers right-aligned and never broken, a cell one line whatever its value says."""
     drawn = Drawn(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for place, column in enumerate(table.columns):
+    for column in table.columns:
         right = column.number
         # Half a number reads as another number, so that columns of numbers are never broken.
         drawn.add_column(
-            column.title,
-            justify="right" if right else "left",
-            no_wrap=right or column.whole or cut,
-            overflow="ellipsis" if cut and not right else "fold",
-            # Names stand in the first column.
-            min_width=max((len(row.cells[0]) for row in table.rows), default=0) if cut and not place else None,
+            column.title, justify="right" if right else "left", no_wrap=right or column.whole, overflow="fold"
         )
     for number, section in enumerate(table.sections):
         # A line stands between sections, not before the first one.

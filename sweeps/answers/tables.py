@@ -36,11 +36,6 @@ def short_table(*columns: str, texts: Iterable[str] = (), last: Sequence[str] = 
     return Table([Column(name, number=name not in texts, rank=ranks.get(name, 0)) for name in columns])
 
 
-def clipped(text: str, most: int) -> str:
-    """A text of at most `most` characters, which ends in ... where it is cut."""
-    return text if len(text) <= most else f"{text[: most - 4].rstrip()} ..."
-
-
 def print_lines(out: Answer, label: str, texts: Iterable[str]) -> None:
     """Print texts one below the other, each after what it is: "note", "file", "power"."""
     for text in texts:

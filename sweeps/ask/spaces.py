@@ -1,5 +1,6 @@
 """Design spaces in specifications: the device, its laws and the ranges of its knobs in place of hardware and axes."""
 
+import difflib
 import functools
 import os
 import pathlib
@@ -32,9 +33,11 @@ def specification(name_or_path: str | os.PathLike[str]) -> pathlib.Path:
     if path.exists() or "\0" in text or (path.suffix and path.suffix != ".toml"):
         return path  # whoever reads it says what is wrong with it
     known = f"those of the distribution are named {', '.join(names())}"
-    # A path to a file that is not there may have meant the distribution's name.
+    # A path to a file that is not there may have meant the distribution's name, or one that is spelt like it.
     if path.stem in names():
         known = f"the one of the distribution is named {path.stem} ({known})"
+    elif close := difflib.get_close_matches(path.stem, names(), n=1, cutoff=0.6):
+        known = f"did you mean {close[0]}? {known}"
     raise ValueError(f"{text}: no such file; {known}")
 
 

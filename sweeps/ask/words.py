@@ -17,7 +17,7 @@ CONSTANTS = (
     "learned-sglang, a TOML file, or surface:FILE.nc of measurements (jaxroof bench, jaxroof surface)"
 )
 _ACCELERATOR = "accelerator: a name (jaxroof hardware) or a TOML file"
-_MODEL = "model: a name (jaxroof models), a config.json or its folder, OWNER/NAME of the Hugging Face Hub"
+_MODEL = "model: a name (jaxroof models), a config.json or its folder, a TOML file, OWNER/NAME of the Hub"
 _WEIGHTS = "in place of the checkpoint's: fp8, int8, w4a16, w4a16-fp16 (the rest in fp16), nvfp4, q4_k_m ..."
 _PRICES = "what devices cost: on_demand (default), reserved_1y, reserved_3y, spot, or a TOML file of your own prices"
 _ENGINE = "vllm, sglang, trtllm, or a release such as vllm@0.11 (default: the efficiency's newest)"

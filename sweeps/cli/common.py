@@ -123,6 +123,34 @@ def json_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object with SI numbers instead of tables")
 
 
+def schema_argument(parser: argparse.ArgumentParser, of: str, maker: str) -> None:
+    """Add `--schema`, which needs none of the verb's other words.
+
+    Args:
+      of: files that it describes, in words.
+      maker: the function that returns it, as "module:name".
+    """
+    parser.add_argument("--schema", action=_Schema, maker=maker, help=f"JSON schema of {of}, for editors, and stop")
+
+
+class _Schema(argparse.Action):
+    """Prints a JSON schema and stops, as `--help` does."""
+
+    def __init__(self, option_strings: Any, dest: str, maker: str, **words: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, default=argparse.SUPPRESS, **words)
+        self.maker = maker
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        """Print what the maker returns."""
+        import importlib
+
+        from sweeps.answers.to_json import print_json
+
+        module, _, name = self.maker.partition(":")
+        print_json(getattr(importlib.import_module(module), name)())
+        parser.exit()
+
+
 def require_names(options: argparse.Namespace) -> None:
     """ValueError where no hardware or no model is named."""
     for flag in ("hardware", "model"):

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 
+from hwspaces.files.document import Problems
 from sweeps.ask.text import escaped
 from sweeps.cli import environment, stopping
 from sweeps.cli.printing import Unprintable
@@ -46,7 +47,7 @@ def status(error: BaseException, title: str) -> int:
     if words is None:
         raise error
     _print_traceback(error)
-    print(f"{title}: {words}", file=sys.stderr)
+    print(f"{title}: {_listed(error) or words}", file=sys.stderr)
     return WRONG
 
 
@@ -70,6 +71,14 @@ def one_line(error: BaseException) -> str:
         return escaped(f"{os.fsdecode(error.filename)}: {error.strerror}", breaks=True)
     text = " ".join(str(error).split())
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 4]} ..."
+
+
+def _listed(error: BaseException) -> str | None:
+    """Everything that is wrong with a file, a line each; None of an error that has one line."""
+    if not isinstance(error, Problems) or error.count == 1:
+        return None
+    lines = [text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 4]} ..." for text in error.lines]
+    return "\n  ".join([f"{error.where}: {error.count} problems", *lines])
 
 
 def _place(error: BaseException) -> str:

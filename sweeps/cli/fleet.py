@@ -6,7 +6,7 @@ from typing import Any
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
 from sweeps.ask.words import ComparisonWords
-from sweeps.cli.common import given_values, json_argument, whole_number, word_arguments
+from sweeps.cli.common import given_values, json_argument, schema_argument, whole_number, word_arguments
 from sweeps.cli.outputs import files, picture_argument, write
 from sweeps.cli.progress import Line
 
@@ -36,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = "a .png or .svg of the day: load and capacity of every class, devices in use"
     picture_argument(parser, what, "-o", "--output", metavar="DAY.png")
     json_argument(parser)
+    schema_argument(parser, "traffic files", "sweeps.studies.fleet.json_schema:fleet_schema")
 
 
 def run(options: argparse.Namespace) -> None:

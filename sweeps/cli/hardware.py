@@ -5,7 +5,7 @@ from typing import Any
 
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import word_arguments
+from sweeps.cli.common import schema_argument, word_arguments
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--technology", action="store_true", help="processes, memories, links and packages that designs are made of"
     )
     parser.add_argument("--template", action="store_true", help="a file that describes a chip of your own, to fill in")
-    parser.add_argument("--schema", action="store_true", help="JSON schema of such a file, for editors")
+    schema_argument(parser, "TOML files of hardware", "hwspaces.accelerators.json_schema:schema")
     word_arguments(parser, "prices")
     parser.add_argument("--json", action="store_true", help="JSON with SI numbers instead of tables")
 
@@ -23,18 +23,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Print the catalogue, or one entry of it."""
     import hwspaces
-    from hwspaces.accelerators.described import TEMPLATE, schema
+    from hwspaces.accelerators.described import template
     from sweeps.answers.hardware import print_catalogue, print_entry, print_technologies, technology_record
 
-    asked = [flag for flag in ("technology", "template", "schema") if getattr(options, flag)]
+    asked = [flag for flag in ("technology", "template") if getattr(options, flag)]
     if asked and options.name is not None:
         raise ValueError(f"--{asked[0]} takes no name, and {options.name!r} is given")
     if len(asked) > 1:
         raise ValueError(f"--{asked[0]} and --{asked[1]} are given: one of them at a time")
     if options.template:
-        return say(TEMPLATE, end="")
-    if options.schema:
-        return print_json(schema())
+        return say(template(), end="")
     if options.technology:
         return print_json(technology_record()) if options.json else print_technologies()
     # Prices may be by other terms than the catalogue's, which --prices names.

@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps.answers.answer import say
 from sweeps.answers.to_json import print_json
-from sweeps.cli.common import given, json_argument, settings_argument, space_argument, word_arguments
+from sweeps.cli.common import given, json_argument, schema_argument, settings_argument, space_argument, word_arguments
 from sweeps.cli.optimize_question import LIMITS
 from sweeps.cli.optimize_question import asked as question
 from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
@@ -43,6 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     dataset_argument(parser, "every design that was found, with all its metrics")
     picture_argument(parser, ".png or .svg: slices through the best design, or the front", metavar="FILE")
     json_argument(parser)
+    schema_argument(parser, "specifications", "sweeps.studies.optimize.json_schema:optimum_schema")
 
 
 def run(options: argparse.Namespace) -> None:

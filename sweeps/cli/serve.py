@@ -34,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     output_argument(parser, "--chrome-trace", kinds=("timeline",), metavar="FILE.json", help=what)
     picture_argument(parser, "a .png or .svg of latencies, queue, steps and cache")
     common.json_argument(parser)
+    common.schema_argument(parser, "--traffic files", "sweeps.ask.json_schema:traffic_schema")
 
 
 def load_arguments(parser: argparse.ArgumentParser, beside: Collection[str] = ()) -> None:

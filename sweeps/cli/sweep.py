@@ -8,7 +8,7 @@ from typing import Any
 
 from sweeps.answers.sweep import print_asked, print_found, speed_text
 from sweeps.cli import sweep_plan
-from sweeps.cli.common import given, space_argument, word_arguments
+from sweeps.cli.common import given, schema_argument, space_argument, word_arguments
 from sweeps.cli.outputs import dataset_argument
 from sweeps.cli.progress import Compiling, progress, progress_kind
 from sweeps.cli.sweep_question import asked
@@ -49,6 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", metavar="N", help="processes that --scheduler dask starts (default: one per core)")
     parser.add_argument("--progress", metavar="KIND", help="auto (default), json, one object per line, or quiet")
     sweep_plan.arguments(parser)
+    schema_argument(parser, "specifications", "sweeps.ask.json_schema:sweep_schema")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -186,6 +186,15 @@ def meaning(name: str) -> str:
     return variable(name).long_name.partition(":")[0].partition(",")[0]
 
 
+def phrase(name: str, value: Any) -> str:
+    """A figure in a sentence: "time to first token 643 ms", "0.24 US dollars per million tokens"."""
+    words, number = meaning(name), said(name, value)
+    # Counted things stand behind their number, others before it.
+    return (
+        f"{number} {words}" if words.startswith(("US dollars", "tokens", "requests", "output")) else f"{words} {number}"
+    )
+
+
 def _short(name: str) -> str:
     if name in SHORT:
         return SHORT[name]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.reports import charts
-from sweeps.reports.blocks import Chart, Column, Section, Table, column, meaning, row_columns, said, words
+from sweeps.reports.blocks import Chart, Column, Section, Table, column, meaning, phrase, row_columns, said, words
 from sweeps.reports.facts import beside
 
 FIRST = (
@@ -60,7 +60,7 @@ def _answer(rows: list[Mapping[str, Any]], metric: str) -> str:
     interval = "" if low is None else f" (90 %: {said(metric, low)} to {said(metric, high)})"
     words = (
         f"{best['devices']} x {best['hardware']} as {best['layout']} comes first: "
-        f"{meaning(metric)} {said(metric, best[metric])}{interval}."
+        f"{phrase(metric, best[metric])}{interval}."
     )
     if best.get("extrapolated"):
         inside = next((row for row in rows if not row.get("extrapolated")), None)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from sweeps.reports import charts
-from sweeps.reports.blocks import Chart, Column, Section, Table, column, meaning, metric_table, quantity, said, words
+from sweeps.reports.blocks import Chart, Column, Section, Table, column, metric_table, phrase, quantity, words
 from sweeps.reports.facts import about, beside, interval_text
 
 MOST_BARS = 16
@@ -72,7 +72,7 @@ def answer(metrics: Mapping[str, Any]) -> str:
     parts = []
     for name in HEADLINES:
         if name in metrics and metrics[name] is not None:
-            parts.append(f"{meaning(name)} {said(name, metrics[name])}{interval_text(name, metrics)}")
+            parts.append(f"{phrase(name, metrics[name])}{interval_text(name, metrics)}")
     text = ", ".join(parts[:4])
     bounds = [f"{step} is bound by {metrics[name]}" for step, name in _BOUNDS.items() if metrics.get(name)]
     fits = "" if metrics.get("fits", True) else " It does not fit in memory."
@@ -189,7 +189,7 @@ def _roofline(ops: Sequence[Mapping[str, Any]], of: str, roofs: Any) -> list[Cha
     if not bandwidth:
         note = "A marker's area is the op's share of the time. The file does not hold the device's limits."
     if left:
-        note += f" {len(left)} ops are left out: they compute nothing or touch no memory."
+        note += f" Left out, as they compute nothing or touch no memory: {len(left)} of {len(ops)} ops."
     description = f"Roofline{of}: the rate of {len(drawn)} ops over their FLOP per byte, log scales. {note}"
     return [Chart(f"Roofline{of}", charts.spec(alt.layer(*layers), named, description, 400), description, note)]
 

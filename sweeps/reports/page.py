@@ -32,7 +32,9 @@ def page(sections: Sequence[Section], title: str | None = None) -> str:
     if len(sections) > 1:
         items = "".join(f'<li><a href="#s{i}">{text(one.title)}</a></li>' for i, one in enumerate(sections))
         contents = f'<nav aria-label="Contents"><h2>Contents</h2><ol>{items}</ol></nav>'
-    body = "\n".join(_section(one, f"s{i}", one.title == title) for i, one in enumerate(sections))
+    body = "\n".join(
+        _section(one, f"s{i}", len(sections) == 1 and one.title == title) for i, one in enumerate(sections)
+    )
     return (
         f'<!DOCTYPE html>\n<!-- jaxroof {VERSION} -->\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from sweeps.answers.answer import Column, Table, Text
 from sweeps.answers.assumptions import mattering
-from sweeps.answers.brief import LINES, WIDTH, Brief, narrowed
+from sweeps.answers.brief import LINES, WIDTH, Brief, clipped, narrowed
 from sweeps.answers.short import Short
-from sweeps.answers.tables import clipped, notes
+from sweeps.answers.tables import notes
 from sweeps.ask.cases import case
 from sweeps.run.answer import answer
 from tests.commands import printed, shown

@@ -4,6 +4,7 @@ import functools
 import json
 import math
 import pathlib
+import re
 import tempfile
 import tomllib
 from typing import Any
@@ -25,11 +26,13 @@ UNITED = "op,gpu,m,n,k,latency_us\nmatmul,h100,64,512,1024,100\nmatmul,h100,128,
 
 def targets() -> list[Target]:
     """What reads hardware."""
+    from hwspaces.accelerators.described import KEYS, OTHERS
     from hwspaces.accelerators.schema import TABLES, TEXTS
 
     words = tuple({key for table in (*TABLES.values(), *TEXTS.values()) for key in table} | {"base", "sources", "date"})
     return [
         Target("hardware", in_file("own.toml", _hardware), accelerators, Toml, words),
+        Target("described", in_file("own.toml", _hardware), descriptions, Toml, (*words, *KEYS, *OTHERS)),
         Target("blis", in_file("own.json", _hardware), lambda: [json.dumps(BLIS).encode()], words=("TFlopsPeak",)),
         Target("prices", in_file("own.toml", _prices), lambda: [PRICES.encode()], Toml, ("price", "USD/h", "H100")),
         Target("efficiency", in_file("own.toml", _efficiency), efficiencies, Toml, ("host", "source", "spread")),
@@ -81,6 +84,14 @@ def _imported(path: str) -> None:
 
 
 @functools.cache
+def descriptions() -> list[bytes]:
+    """The template, with and without the lines that it leaves out."""
+    from hwspaces.accelerators.described import TEMPLATE
+
+    whole = re.sub(r"^# (?=[a-z]+ = )", "", TEMPLATE, flags=re.M)
+    return [Toml.text(tomllib.loads(text)) for text in (TEMPLATE, whole)]
+
+
 def accelerators() -> list[bytes]:
     """Every fifth accelerator of the catalogue as a file of its own, with its file's sources and shared tables."""
     folder = pathlib.Path(__import__("hwspaces").__file__).parent

@@ -4,6 +4,7 @@ import functools
 import json
 from typing import Any
 
+from tests.fuzz.documents import Toml
 from tests.fuzz.sensible import require_sensible
 from tests.fuzz.target import Target, in_file
 from tests.workloads.test_quantization_formats import LLAMA, METHODS, W8A8
@@ -19,6 +20,7 @@ def targets() -> list[Target]:
     quant_words = tuple(sorted({key for found in quantisations() for key in found} | _nested_words()))
     return [
         Target("model", in_file("config.json", _model), lambda: _seeds([*configs(), *made()]), words=words),
+        Target("model_toml", in_file("own.toml", _model), templates, Toml, words),
         Target(
             "quantisation",
             in_file("hf_quant_config.json", lambda path: _model(path.replace("hf_quant_", "")), {"config.json": plain}),
@@ -59,6 +61,13 @@ def configs() -> list[dict[str, Any]]:
                 config[key] = min(config[key], 8)
         found.setdefault(f"{config.get('model_type')} {quantised}", config)
     return list(found.values())
+
+
+def templates() -> list[bytes]:
+    """Models as a user writes them."""
+    from workloads.models.template import TEMPLATES
+
+    return [text.encode() for text in TEMPLATES.values()]
 
 
 def made() -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Chips in a few lines: what is estimated, how far from the whole description, and every problem in one line."""
 
+import pickle
 import re
 import tomllib
 
@@ -8,7 +9,7 @@ import pytest
 
 import hwspaces
 import workloads
-from hwspaces.accelerators.described import KEYS, KINDS, OTHERS, TEMPLATE, estimates_of, schema
+from hwspaces.accelerators.described import KEYS, KINDS, OTHERS, SCHEMA_FILE, TEMPLATE, estimates_of, template
 from hwspaces.files import document
 from jaxroof import Deployment, decode, prefill, step_time
 from jaxroof.hardware import Beside
@@ -128,27 +129,68 @@ def test_levels_may_be_written_out_as_in_the_catalogue(tmp_path):
     assert entry.hardware.cores.count == 132.0  # as the H100 that it is, by class and year
 
 
-def test_every_problem_is_in_one_line(tmp_path):
-    text = """
-    nam = "X"
-    class = "gpuu"
-    peak = { bf16 = "1 PFLOP", fp7 = "2 PFLOP/s" }
-    memory = { capacity = "96" }
-    link = "450 GB/s"
-    power = "600"
-    """
-    with pytest.raises(ValueError, match="chip.toml") as raised:
-        loaded(tmp_path, text)
-    said = str(raised.value)
-    assert "\n" not in said
-    for part in ("nam is not known", "peak.fp7", "peak.bf16", "memory.bandwidth", "memory.capacity", "link", "power"):
-        assert part in said
-    assert "class = 'gpuu' is not known; did you mean gpu" in said
+WRONG = """
+nam = "X"
+class = "gpuu"
+peak = { bf16 = "1 PFLOP", fp7 = "2 PFLOP/s" }
+memory = { capacty = "96", bandwidth = "4 TB/s", l3 = { capacity = "1 GB" } }
+network = { bandwith = "50 GB/s" }
+power = "600"
+cores = { cout = 3 }
+sram = "4 gb"
+year = 1900
+"""
+
+
+def test_every_problem_is_said_at_once(tmp_path):
+    with pytest.raises(document.Problems) as raised:
+        loaded(tmp_path, WRONG)
+    said = raised.value
+    assert "\n" not in str(said) and str(said).startswith(f"{tmp_path / 'chip.toml'}: nam is not known")
+    assert said.lines == (
+        "nam is not known; did you mean name or sram?",
+        "class = 'gpuu' is not known; did you mean gpu or tpu or npu?",
+        "peak: bf16 = '1 PFLOP' has the unit 'PFLOP'; allowed: PFLOPs, PFLOPS, FLOP/s, GFLOP/s, TFLOP/s, PFLOP/s",
+        "peak: fp7 = '2 PFLOP/s' is not known; did you mean fp8 or fp6 or fp4?",
+        "memory: capacty = '96' is not known; did you mean capacity?",
+        "memory.capacity is missing",
+        "memory: table l3 is not known; did you mean memory.l2 or memory or memory.hbm?",
+        "network: bandwith = '50 GB/s' is not known; did you mean bandwidth?",
+        "network.bandwidth is missing",
+        "power = '600' has no unit; write one, such as 700W",
+        "and 3 more",
+    )
+    assert pickle.loads(pickle.dumps(said)).lines == said.lines
     for missing in ("peak", "memory"):
         with pytest.raises(ValueError, match=f"{missing} is missing"):
             loaded(tmp_path, 'peak = "1 PFLOP/s"' if missing == "memory" else 'memory = { capacity = "1 GB" }')
     with pytest.raises(ValueError, match="like: 'H10O' is neither in the catalogue"):
         loaded(tmp_path, TEMPLATE + 'like = "H10O"')
+
+
+def test_single_quantities_are_short_for_tables(tmp_path):
+    text = 'memory = { capacity = "96 GB", bandwidth = "4 TB/s" }\n'
+    short = loaded(tmp_path, 'peak = "1 PFLOP/s"\nlink = "450 GB/s"\npower = "600 W"\n' + text)
+    table = 'peak = { bf16 = "1 PFLOP/s" }\nlink = { bandwidth = "450 GB/s" }\npower = { tdp = "600 W" }\n'
+    assert loaded(tmp_path, table + text).hardware == short.hardware
+
+
+def test_numbers_without_a_unit_are_in_si_units_at_every_level(tmp_path):
+    text = "memory = { capacity = 96e9, bandwidth = 4e12, l2 = { capacity = 64e6, bandwidth = 8e12 } }\npower = 600\n"
+    own = loaded(tmp_path, "peak = 1e15\nlink = { bandwidth = 450e9, latency = 1e-6 }\n" + text).hardware
+    assert (own.memory.hbm.capacity, own.memory.l2.capacity, own.power.tdp) == (96e9, 64e6, 600.0)
+    assert own.links.scale_up.latency == pytest.approx(1e-6)
+
+
+def test_a_chip_without_other_memory_than_sram(tmp_path):
+    text = 'peak = { fp16 = "188 TFLOP/s", int8 = "750 TFLOP/s" }\n'
+    with pytest.raises(ValueError, match="a chip whose only memory is SRAM has it there"):
+        loaded(tmp_path, text + 'sram = "230 MB"')
+    text += 'memory = { capacity = "230 MB", bandwidth = "80 TB/s" }\n'
+    with pytest.raises(ValueError, match="120 times as much .* is of class wafer, lpu or dataflow"):
+        loaded(tmp_path, text)
+    for more in ('class = "lpu"', "cores = { count = 20 }"):
+        assert loaded(tmp_path, text + more).hardware.memory.hbm.bandwidth == 8e13
 
 
 READ = document.toml
@@ -191,15 +233,25 @@ def test_estimates_say_what_they_do(tmp_path):
     assert effects_of_estimates(hwspaces.hardware("H100-SXM")) == []
 
 
-def test_the_schema_knows_what_the_template_has():
-    properties = schema()["properties"]
-    assert set(tomllib.loads(TEMPLATE)) <= set(properties)
-    assert properties["class"]["enum"] == list(KINDS)
-    assert set(properties["memory"]["required"]) == {"capacity", "bandwidth"}
+def test_what_the_template_leaves_out_may_be_added(tmp_path):
+    """Eight lines are enough, and every further one is a key as well."""
+    assert len([line for line in TEMPLATE.splitlines() if line and not line.startswith("#")]) <= 8
+    whole = re.sub(r"^# (?=[a-z]+ = )", "", TEMPLATE, flags=re.M)
+    entry = loaded(tmp_path, whole)
+    assert len(tomllib.loads(whole)) == 12
+    assert (entry.hardware.cores.count, entry.hardware.memory.on_chip.capacity) == (144.0, 2e9)
+    assert entry.hardware.price == pytest.approx(3 / 3600)
+
+
+def test_a_template_names_the_schema_that_is_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert template() == TEMPLATE
+    (tmp_path / SCHEMA_FILE).write_text("{}")
+    assert template() == f"#:schema ./{SCHEMA_FILE}\n{TEMPLATE}"
 
 
 def test_devices_of_the_catalogue_in_a_few_lines(tmp_path):
-    """Of devices that no class is estimated from, without their year: decode steps of the short description.
+    """Of devices that no class is estimated from, but Corsair of SRAM, without their year: steps of the short form.
 
     Its errors are those of a chip that its author describes in so few lines.
     """
@@ -208,7 +260,7 @@ def test_devices_of_the_catalogue_in_a_few_lines(tmp_path):
     errors: dict[str, list[float]] = {name: [] for name in steps}
     for name in hwspaces.names():
         entry = hwspaces.hardware(name)
-        if name in KIN or "bf16" not in entry.hardware.matrix:
+        if name in (*KIN, "Corsair") or "bf16" not in entry.hardware.matrix:
             continue
         short = loaded(tmp_path, few_lines(entry)).hardware
         for step, batch in steps.items():

@@ -81,6 +81,25 @@ source = "sheet"
     assert entry.sources["matrix.bf16"] == entry.sources["links.scale_up.latency"] == "MyChip data sheet"
 
 
+def test_quantities_are_texts_with_a_unit_in_every_table(tmp_path):
+    text = GOOD.replace('"Hopper"', '"Mine"').replace('"NVLink"', '"Glass"')
+    text = text.replace("bandwidth_TBps = 4", 'bandwidth = "4 TB/s"')
+    tables = """
+[architecture.Mine]
+exp_per_clock_per_core = 8
+[link.Glass]
+latency = "3 us"
+[process.Own]
+density = "2e12 1/m2"
+sram_cell = "0.021 um2"
+analog = 1
+"""
+    entry = hwspaces.hardware(written(tmp_path, text + tables))
+    assert entry.hardware.memory.hbm.bandwidth == 4e12
+    assert entry.hardware.links.scale_up.latency == pytest.approx(3e-6)
+    refused(written(tmp_path, text + tables.replace('"3 us"', '"3 m"')), "latency = '3 m' has the unit 'm'")
+
+
 INTEGERS = """
 [accelerator.Small]
 matrix.int8_TOPs = 4

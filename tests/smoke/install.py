@@ -39,7 +39,8 @@ def main() -> None:
         constraints = ["--constraint", str(folder / "oldest.txt")] if dependencies == "oldest" else []
         wanted = f"jaxroof[{','.join(EXTRAS)}] @ {wheel.as_uri()}"
         subprocess.run([*pip, "install", "--only-binary", ":all:", "--no-compile", *constraints, wanted], check=True)
-        found = subprocess.run([*pip, "list", "--format", "freeze"], check=True, capture_output=True, text=True).stdout
+        said = [word for word in pip if word != "--quiet"]
+        found = subprocess.run([*said, "list", "--format", "freeze"], check=True, capture_output=True, text=True).stdout
         shown = [line for line in found.splitlines() if re.match("jaxlib|numpy|scipy|xarray|llvmlite", line)]
         version = ".".join(map(str, sys.version_info[:3]))
         print(f"Python {version}, {dependencies} dependencies: {', '.join(shown)}", flush=True)

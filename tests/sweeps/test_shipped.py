@@ -50,7 +50,10 @@ def test_a_missing_file_is_refused_with_the_name(words, capsys, elsewhere):
 
 
 def test_an_unknown_name_is_refused_with_all_of_them():
-    with pytest.raises(ValueError, match="^demos: no such file; those of the distribution are named billion, chat, "):
+    with pytest.raises(
+        ValueError,
+        match=r"^demos: no such file; did you mean demo\? those of the distribution are named billion, chat, ",
+    ):
         sweeps.sweep_to_folder("out", "demos")
 
 

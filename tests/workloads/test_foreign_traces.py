@@ -10,7 +10,8 @@ from sweeps.cli import main
 from tests.stream_checks import lawful
 from tests.trace_files import columns, refused, written
 from workloads.streams.stream import kept
-from workloads.traces import format_of, read_trace
+from workloads.traces import format_of, read_measured, read_trace
+from workloads.traces.columns import proposed
 
 
 @pytest.fixture
@@ -285,3 +286,69 @@ def test_a_tree_of_hashes_says_what_a_comparison_of_all_blocks_says(write, seed)
 )
 def test_turns_that_are_wrong_are_one_line(write, records, said):
     assert said in refused(read_trace, write("a.jsonl", lines(*records)))
+
+
+@pytest.mark.parametrize(
+    ("names", "proposal"),
+    [
+        ("when,ctx_len,gen_len", "arrival=when,prompt=ctx_len,output=gen_len"),
+        ("request_id,ts,model,n_prompt,n_completion,latency", "arrival=ts,prompt=n_prompt,output=n_completion"),
+        ("startTime,endTime,inputTokens,outputTokens", "arrival=startTime,prompt=inputTokens,output=outputTokens"),
+        ("ttft_ms,prompt_text,output_text,input_len,out_len", "arrival=COLUMN,prompt=input_len,output=COLUMN"),
+        ("created,usage.prompt_tokens,usage.completion_tokens,prompt_cost", None),
+    ],
+)
+def test_columns_are_proposed_by_their_names(names, proposal):
+    proposal = proposal or "arrival=created,prompt=usage.prompt_tokens,output=usage.completion_tokens"
+    assert proposed(names.split(",")) == proposal
+
+
+TABLE = "when,ctx_len,gen_len\n0.0,100,20\n0.5,300,40\n"
+LINES = '{"id": "a", "at": {"created": 1}, "usage": {"in_tokens": 10}, "completion": 5}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        (
+            "a.csv",
+            TABLE,
+            "its columns, when, ctx_len, gen_len; name them, --columns arrival=when,prompt=ctx_len,",
+        ),
+        (
+            "a.jsonl",
+            LINES,
+            "its keys, id, at.created, usage.in_tokens, completion; name them, --columns arrival=at.",
+        ),
+        ("a.json", f"[{LINES}]", "a.json: [0]: conversations is missing, so it is no conversation; name its keys: --"),
+        ("a.csv", TABLE.replace(",", ";"), "its columns are separated by ;; a CSV of commas is read"),
+        ("a.tsv", TABLE.replace(",", "\t"), "its columns are separated by tabs; a CSV of commas is read"),
+        ("a.csv", "", "a.csv: it is empty"),
+        ("a.yaml", "a: 1\n", "its keys, a; name its format, one of azure, "),
+    ],
+)
+def test_a_file_of_no_known_format_says_what_to_do(write, name, content, said):
+    assert said in refused(read_trace, write(name, content))
+
+
+def test_the_proposal_reads_the_file(write):
+    path = write("a.csv", TABLE)
+    words = refused(read_trace, path).partition("--columns ")[2].partition(", or ")[0]
+    assert columns(read_trace(path, columns=words))[:3] == [[0, 0.5], [100, 300], [20, 40]]
+
+
+def test_a_json_list_is_read_as_json_lines_are(write):
+    rows = [{"t": 0, "n": {"in": 10, "out": 5}}, {"t": 2, "n": {"in": 12, "out": 7}}]
+    words = "arrival=t,prompt=n.in,output=n.out"
+    as_list = read_trace(write("a.json", json.dumps(rows)), columns=words)
+    as_lines = read_trace(write("b.jsonl", "\n".join(map(json.dumps, rows))), columns=words)
+    assert columns(as_list) == columns(as_lines) and columns(as_list)[:3] == [[0, 2], [10, 12], [5, 7]]
+    rows[1]["n"]["out"] = -1
+    error = refused(read_trace, write("c.json", json.dumps(rows)), columns=words)
+    assert "c.json: [1]: n: out is -1" in error or "c.json: [1]" in error
+
+
+def test_latencies_are_wanted_of_a_benchmarks_results(write):
+    error = refused(read_measured, write("a.csv", TABLE))
+    assert error.endswith("with the latencies of every request: blis, vllm, sglang, guidellm")
+    assert "--columns" not in error

@@ -94,7 +94,10 @@ def test_what_is_left_out_is_said(write):
         (BURST + "x,ChatGPT,472,18,490,API log\n", "row 5: Timestamp is 'x'"),
         (BURST + "200,ChatGPT,0,18,490,API log\n", "row 5: Request tokens is 0"),
         (BURST.replace("18,490", "0,472").replace("276,693", "0,417"), "all of its 3 requests failed"),
-        ("a,b\n1,2\n", "the format is not recognised: its first line is a, b; name it as one of: azure"),
+        (
+            "a,b\n1,2\n",
+            "no known format of traces has its columns, a, b; name them, --columns arrival=",
+        ),
     ],
 )
 def test_wrong_tables_are_one_line(write, content, said):
@@ -147,7 +150,7 @@ def test_files_that_cannot_be_read_are_one_line(write, tmp_path):
     assert "there is no chunk-N-trace.csv in it" in refused(read_trace, str(tmp_path))
     assert "did you mean azure" in refused(read_trace, write("a.csv", VIDUR), "azur")
     assert "holds no latencies" in refused(read_measured, write("a.csv", VIDUR))
-    assert "the format is not recognised: it has a" in refused(read_trace, write("a.json", {"a": 1}))
+    assert "no known format of traces has its keys, a;" in refused(read_trace, write("a.json", {"a": 1}))
     assert "not JSON" in refused(read_trace, write("b.json", "nothing"))
     assert "span picks a part" in refused(read_trace, write("a.csv", VIDUR), span=(0.0, 1.0))
     (tmp_path / "b.csv").write_bytes(b"arrived_at,num_prefill_tokens,num_decode_tokens\n\xff,1,1\n")
@@ -166,4 +169,4 @@ def test_large_tables_are_read_in_pieces(write, monkeypatch):
 
 def test_every_format_has_a_reader():
     assert set(FORMATS) >= {"azure", "splitwise", "mooncake", "burstgpt", "servegen", "blis", "vllm", "sglang"}
-    assert all(hasattr(module, "read") and looks for module, looks in FORMATS.values())
+    assert all(hasattr(module, "read") for module in FORMATS.values())

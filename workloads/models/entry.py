@@ -10,14 +10,14 @@ from typing import Any
 
 from hwspaces.files import document
 from jaxroof.model import Model
-from workloads.config import Config
+from workloads.config import Config, WrongKey
 from workloads.models import huggingface
 from workloads.models.catalogue import CatalogueModel, found
 from workloads.models.coverage import language_model
 from workloads.models.encoders import VISION, vision_encoder
 from workloads.models.hub import fetched, is_repository
 from workloads.models.images import ImageTokens
-from workloads.models.unread import unread_notes
+from workloads.models.unread import unknown_keys, unread_notes
 from workloads.precisions.precision import precision
 from workloads.precisions.quantization import FILES
 
@@ -110,7 +110,7 @@ def _config_path(text: str) -> pathlib.Path | None:
         return path / "config.json"
     if path.is_file():
         return path
-    if path.suffix == ".json" or text.startswith((".", "/", "~")):
+    if path.suffix in (".json", ".toml") or text.startswith((".", "/", "~")):
         where = f"{path} has no config.json" if path.is_dir() else f"{path}: no such file or folder"
         raise ValueError(where)
     return None
@@ -123,6 +123,8 @@ def _from_file(
     if path.suffix.lower() == ".gguf":
         hint = 'give the config of its model, and weights="q4_k_m"'
         raise ValueError(f"{path} is a GGUF file, which is not read: {hint}")
+    if path.suffix.lower() == ".toml":
+        return _from_toml(path, weights, read_as)
     plain = path.name == "config.json"
     name = path.resolve().parent.name if plain else path.stem.removesuffix("_config")
     name = name if repository is None else repository.rpartition("/")[2]
@@ -140,6 +142,16 @@ def _from_file(
     return _entry(source, Config(repository or str(path), values), beside, name, weights, notes, read_as)
 
 
+def _from_toml(path: pathlib.Path, weights: str | None, read_as: str | None) -> ModelEntry:
+    """The model that a user describes in keys of a config: each of them has to be one that is read."""
+    values = document.toml(path)
+    name = values.get("name", path.stem)
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"{path}: name = {name!r} must be a text")
+    source = CatalogueModel(name=name, aliases=(), source=str(path), date="", config=values, hf_quant=None)
+    return _entry(source, Config(str(path), values), None, None, weights, (), read_as, strict=True)
+
+
 @functools.cache
 def _from_catalogue(name: str, weights: str | None, read_as: str | None) -> ModelEntry:
     entry, convention, notes = found(name)
@@ -154,6 +166,52 @@ def _from_catalogue(name: str, weights: str | None, read_as: str | None) -> Mode
 
 
 def _entry(
+    source: CatalogueModel,
+    config: Config,
+    beside: Beside,
+    convention: str | None,
+    weights: str | None,
+    notes: tuple[str, ...],
+    read_as: str | None,
+    strict: bool = False,
+) -> ModelEntry:
+    """The model of a config, or everything that is wrong with its keys.
+
+    Args:
+      source: what the entry says of itself.
+      config: the whole.
+      beside: a file that says how weights are stored.
+      convention: name to look for a naming convention in.
+      weights: as in `model`.
+      notes: to begin with.
+      read_as: a model_type in place of its own.
+      strict: a key that nothing reads is wrong too.
+    """
+    found: list[ValueError] = []
+    tried, read = config, None
+    # A key that is wrong by itself is given a stand-in, so that reading goes on to the next one.
+    while read is None:
+        try:
+            read = _read(source, tried, beside, convention, weights, notes, read_as)
+        except WrongKey as error:
+            found.append(error)
+            if tried.has(error.path) and tried.mended(error).values == tried.values:
+                break
+            tried = tried.mended(error)
+        except ValueError:
+            # What does not go together may be due to a stand-in.
+            if not found:
+                raise
+            break
+    unknown = unknown_keys(config, strict and read is not None) if strict or found else []
+    if not found and not unknown and read is not None:
+        return read
+    if len(found) == 1 and not unknown:
+        raise found[0]
+    raise document.Problems(config.name, [*(str(e).removeprefix(f"{config.name}: ") for e in found), *unknown])
+
+
+def _read(
     source: CatalogueModel,
     config: Config,
     beside: Beside,

@@ -1,5 +1,6 @@
 """Keys of a config that no reader asked for: those of weights' storage are refused, those of structure said aloud."""
 
+import difflib
 import functools
 import re
 from collections.abc import Iterator, Mapping
@@ -125,8 +126,31 @@ def unread_notes(config: Config) -> tuple[str, ...]:
             entries.append(f"{table.path}{key} = {shown(value)}")
     if not entries:
         return ()
+    entries = [entry + _meant(config, entry.partition(" = ")[0]) for entry in entries]
     more = f", and {len(entries) - MOST} more" if len(entries) > MOST else ""
     return (f"not read, whatever they change of the model: {', '.join(entries[:MOST])}{more}",)
+
+
+def unknown_keys(config: Config, all_keys: bool) -> list[str]:
+    """Keys that no reader asked for, a line each, with what was probably meant.
+
+    Args:
+      config: after a model was read from it, or as far as it could be.
+      all_keys: also those that are like no key that is missing.
+    """
+    paths = [f"{table.path}{key}" for table, key, _ in _unread(config)]
+    meant = {path: _meant(config, path, all_keys) for path in paths}
+    return [f"there is no key {path}{words}" for path, words in meant.items() if words or all_keys]
+
+
+def _meant(config: Config, path: str, all_keys: bool = False) -> str:
+    """What was probably meant by a key that no reader asked for: one that was looked for and is not there."""
+    around, dot, key = path.rpartition(".")
+    prefix = around + dot
+    asked = {one.removeprefix(prefix) for one in config.asked if one.startswith(prefix)}
+    wanted = sorted(one for one in asked if "." not in one and not config.has(prefix + one))
+    close = difflib.get_close_matches(key, wanted, n=1, cutoff=0.6 if all_keys else 0.85)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _stored(table: Config) -> bool:

@@ -161,7 +161,8 @@ def precision(
     if quantised is None:
         base, said, quantised, source = _conventional(base, said, convention)
     if said is None and quantised.label is None and weights is None:
-        raise config.error("torch_dtype is missing and nothing else says the precision; give weights=")
+        words = "torch_dtype is missing and nothing else says the precision; give it, such as bfloat16, or weights="
+        raise config.wrong(words, "torch_dtype", "bfloat16")
     notes = () if said else ("torch_dtype is not stated: what is not quantised is taken as bfloat16",)
     own = Precision(quantised, base, quantised.label or base.compute, source, notes)
     # Whether a replacement states the type of what it does not quantise.
@@ -212,7 +213,8 @@ def _base(config: Config) -> tuple[WeightFormat, str | None]:
         return WeightFormat(bytes=2.0, compute="bf16"), None
     key = str(dtype).removeprefix("torch.")
     if key not in DTYPES:
-        raise config.error(f"torch_dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}")
+        words = f"torch_dtype is {dtype!r}; it must be one of {', '.join(DTYPES)}"
+        raise config.wrong(words, config.spelling("torch_dtype", "dtype"), "bfloat16")
     compute, stored = DTYPES[key]
     return WeightFormat(bytes=stored, compute=compute), key
 

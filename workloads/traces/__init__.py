@@ -3,7 +3,7 @@
 from typing import Any
 
 from workloads.streams.stream import Stream
-from workloads.traces.detection import FORMATS, format_of
+from workloads.traces.detection import FORMATS, format_of, latencies
 from workloads.traces.mooncake import LARGEST_BLOCK
 from workloads.traces.rows import UNITS, Measured, ReadOptions
 
@@ -33,14 +33,14 @@ def read_trace(
       span: (from, to) in s, the part of a ServeGen workload.
       block_tokens: prompt tokens that one of mooncake's hashes stands for; None: as the number of them says.
       time_unit: s, ms, us or ns, of times that are numbers; None: as the format has them.
-      columns: "arrival=ts,prompt=prompt_tokens,output=answer_tokens": a CSV or JSON lines with columns of these names.
+      columns: "arrival=ts,prompt=prompt_tokens,output=answer_tokens": a CSV, JSON lines or a JSON list with these.
 
     Raises:
       ValueError: one line that names file, row (as an editor counts lines), column, value and what is allowed. Files
         are at most 2 GiB (one JSON value: 512 MiB; YAML: 64 KiB) and 50 million requests.
     """
     # Named columns are a format of their own: where they are given, nothing is detected.
-    module, _ = FORMATS["columns" if columns and format == "auto" else format_of(str(path), format)]
+    module = FORMATS["columns" if columns and format == "auto" else format_of(str(path), format)]
     return module.read(str(path), _options(path, module, sort, drop, seed, span, block_tokens, time_unit, columns))
 
 
@@ -50,12 +50,11 @@ def read_measured(path: str, format: str = "auto", *, sort: bool = False, drop: 
     Raises:
       ValueError: as `read_trace`, and for a format that holds no measurements.
     """
-    name = format_of(str(path), format)
-    module, _ = FORMATS[name]
+    name = format_of(str(path), format, measured=True)
+    module = FORMATS[name]
     # Modules of formats that only list requests have no function `measured`.
     if not hasattr(module, "measured"):
-        known = ", ".join(key for key, (other, _) in FORMATS.items() if hasattr(other, "measured"))
-        raise ValueError(f"{path}: a {name} file holds no latencies; those of {known} do")
+        raise ValueError(f"{path}: a {name} file holds no latencies; those of {latencies()} do")
     return module.measured(str(path), ReadOptions(sort, drop))
 
 
@@ -73,11 +72,11 @@ def _options(
     if seed != int(seed) or not 0 <= seed < 2**63:
         raise ValueError(f"seed is {seed}; it must be a whole number of at least 0")
     # Each option belongs to one or two formats; any other would ignore it without a word.
-    if span is not None and module is not FORMATS["servegen"][0]:
+    if span is not None and module is not FORMATS["servegen"]:
         raise ValueError(f"{path}: span picks a part of a servegen workload only")
     if span is not None and not 0.0 <= span[0] < span[1]:
         raise ValueError(f"span is {span[0]:g} to {span[1]:g} s; it must go from 0 or later to a later time")
-    mooncake, named = FORMATS["mooncake"][0], FORMATS["columns"][0]
+    mooncake, named = FORMATS["mooncake"], FORMATS["columns"]
     if block_tokens is not None and module is not mooncake:
         raise ValueError(f"{path}: block_tokens is of mooncake's hashes only")
     if block_tokens is not None and not 1 <= block_tokens <= LARGEST_BLOCK:

@@ -1,12 +1,15 @@
-"""Requests of a CSV or of JSON lines whose columns the caller names."""
+"""Requests of a CSV, of JSON lines or of a JSON list whose columns the caller names."""
 
 import csv
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from workloads.streams.kinds import nearest
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream, numbered
-from workloads.traces.documents import TraceRecord, json_lines
+from workloads.traces.documents import TraceRecord, records, starts_list
 from workloads.traces.rows import UNITS, ReadOptions, Rows, checked, listed
 from workloads.traces.table import COUNT, LARGEST_FILE, LONGEST_ROW, NUMBER, TEXT, TIMESTAMP, lines, table
 from workloads.traces.turns import numbers_of, previous, waiting
@@ -19,6 +22,20 @@ and the turn after it, with which turns wait for answers."""
 EXAMPLE = "arrival=ts,prompt=prompt_tokens,output=answer_tokens"
 
 JSON = (".json", ".jsonl", ".ndjson")
+
+LIKELY = {
+    "arrival": ("arriv", "timestamp", r"\bts\b", "created", "sent", "start", "when", "time", "date", r"\bt\b"),
+    "prompt": ("prompt", "input", "context", "ctx", "prefill", r"\bisl\b", "query"),
+    "output": ("output", "completion", "generat", r"\bgen", "answer", "response", "decode", r"\bosl\b"),
+}
+"""What a column may be -> parts of the names of those that probably are, the surest first, as regular expressions."""
+
+UNLIKELY = {
+    "arrival": re.compile(r"latency|duration|first|finish|end\b|ttft|tpot|e2e|token|time.?out"),
+    "prompt": re.compile(r"text|string|hash|\bid\b|price|cost|rate|time|latency"),
+    "output": re.compile(r"text|string|hash|\bid\b|price|cost|rate|time|latency"),
+}
+"""What a column may be -> names that it does not have."""
 
 OF_TURNS = {"session": TEXT, "pause": NUMBER}
 """Columns that say what requests wait for."""
@@ -42,6 +59,28 @@ def read(path: str, options: ReadOptions) -> Stream:
     pauses = turns["pause"][requests.rows] * tick if "pause" in turns else None
     waits = {} if pauses is None else waiting(previous(key), pauses)
     return requests.stream(path, notes, (numbered(key), np.zeros(len(key))), **waits)
+
+
+def proposed(names: Iterable[str]) -> str:
+    """Columns by name as `named` takes them, of those that a file has; COLUMN where none looks like it."""
+    # Words of a name are told apart by dots, underscores and capitals.
+    words = {name: re.sub(r"(?<=[a-z])(?=[A-Z])|[\W_]+", " ", name).lower() for name in names}
+    found: dict[str, str] = {}
+    for key, likely in LIKELY.items():
+        free = {name: text for name, text in words.items() if name not in found.values()}
+        possible = [name for name, text in free.items() if not UNLIKELY[key].search(text)]
+        match = (name for part in likely for name in possible if re.search(part, words[name]))
+        found[key] = next(match, "COLUMN")
+    return ",".join(f"{key}={name}" for key, name in found.items())
+
+
+def names_of(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Names of the numbers and texts of an object, dotted in at most two objects around each."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and prefix.count(".") < 2:
+            yield from names_of(value, f"{prefix}{key}.")
+        elif not isinstance(value, Mapping | list):
+            yield f"{prefix}{key}"
 
 
 def named(text: str | None) -> dict[str, str]:
@@ -96,7 +135,8 @@ def _dated(path: str, name: str) -> bool:
 
 def _of_lines(path: str, names: dict[str, str], tick: float) -> tuple[Rows, dict[str, np.ndarray], tuple[str, ...]]:
     numbers, times, isl, osl, keys, pauses = [], [], [], [], [], []
-    for number, record in json_lines(path):
+    listed_rows = starts_list(path)
+    for number, record in records(path):
         numbers.append(number)
         prompt, output = (_inner(record, names[key]) for key in NEEDED)
         isl.append(prompt[0].count(prompt[1], high=LARGEST_TOKENS))
@@ -117,7 +157,7 @@ def _of_lines(path: str, names: dict[str, str], tick: float) -> tuple[Rows, dict
     unit = UNITS["ns"] if dated else 1.0
     rows = Rows(
         path,
-        lambda row: f"{path}: row {numbers[row]}",
+        lambda row: f"{path}: [{numbers[row]}]" if listed_rows else f"{path}: row {numbers[row]}",
         called,
         arrival,
         unit,

@@ -1,6 +1,7 @@
 """Detection of a trace's format, by its name and its first line or object."""
 
 import re
+import shlex
 from collections.abc import Collection, Container, Iterable, Mapping
 from pathlib import Path
 
@@ -20,33 +21,38 @@ from workloads.traces import (
     splitwise,
     tracelab,
 )
-from workloads.traces.documents import TraceRecord, json_lines, json_object, run_of, yaml_object
+from workloads.traces.documents import TraceRecord, json_lines, json_object, run_of, starts_list, yaml_object
 from workloads.traces.table import header_of
 
 FORMATS = {
-    "azure": (azure, "CSV with TIMESTAMP, ContextTokens, GeneratedTokens"),
-    "splitwise": (splitwise, "CSV of Splitwise or Vidur: arrived_at, num_prefill_tokens, num_decode_tokens"),
-    "mooncake": (mooncake, "JSON lines with timestamp, input_length, output_length, perhaps hash_ids"),
-    "burstgpt": (burstgpt, "CSV with Timestamp, Request tokens, Response tokens"),
-    "servegen": (servegen, "chunk-N-trace.csv with chunk-N-dataset.json, or a folder of them"),
-    "blis": (blis, "CSV of a BLIS TraceV2 with its YAML header beside it"),
-    "vllm": (bench_result, "JSON of vllm bench serve --save-result"),
-    "sglang": (bench_result, "JSON lines of SGLang's bench_serving"),
-    "guidellm": (guidellm, "JSON report of GuideLLM"),
-    "inference-perf": (inference_perf, "YAML config of inference-perf"),
-    "sharegpt": (sharegpt, "JSON or JSON lines of conversations"),
-    "llmservingsim": (llmservingsim, "JSON lines of LLMServingSim: input_toks, output_toks, perhaps sub_requests"),
-    "tracelab": (tracelab, "JSON lines of TraceLab: input_tokens_total, prefix_tokens, timing_events"),
-    "columns": (columns, "any CSV or JSON lines, with columns arrival=...,prompt=...,output=..."),
+    "azure": azure,  # CSV with TIMESTAMP, ContextTokens, GeneratedTokens
+    "splitwise": splitwise,  # CSV of Splitwise or Vidur: arrived_at, num_prefill_tokens, num_decode_tokens
+    "mooncake": mooncake,  # JSON lines with timestamp, input_length, output_length, perhaps hash_ids
+    "burstgpt": burstgpt,  # CSV with Timestamp, Request tokens, Response tokens
+    "servegen": servegen,  # chunk-N-trace.csv with chunk-N-dataset.json, or a folder of them
+    "blis": blis,  # CSV of a BLIS TraceV2 with its YAML header beside it
+    "vllm": bench_result,  # JSON of vllm bench serve --save-result
+    "sglang": bench_result,  # JSON lines of SGLang's bench_serving
+    "guidellm": guidellm,  # JSON report of GuideLLM
+    "inference-perf": inference_perf,  # YAML config of inference-perf
+    "sharegpt": sharegpt,  # JSON or JSON lines of conversations
+    "llmservingsim": llmservingsim,  # JSON lines of LLMServingSim: input_toks, output_toks, perhaps sub_requests
+    "tracelab": tracelab,  # JSON lines of TraceLab: input_tokens_total, prefix_tokens, timing_events
+    "columns": columns,  # any CSV, JSON lines or JSON list, with columns arrival=...,prompt=...,output=...
 }
-"""Every format: its module, with `read(path, options)` and perhaps `measured(path, options)`, and how it looks."""
+"""Every format: its module, with `read(path, options)` and perhaps `measured(path, options)`; how it looks beside."""
 
 _SGLANG = ("sharegpt_output_len", "random_range_ratio", "total_output_tokens_retokenized")
 _BENCH = ("completed", "total_input_tokens", "request_throughput")
 
 
-def format_of(path: str, name: str = "auto") -> str:
+def format_of(path: str, name: str = "auto", measured: bool = False) -> str:
     """The format that `name` says, or that the file has.
+
+    Args:
+      path: the file, or the folder of ServeGen's data.
+      name: a key of `FORMATS`, or "auto".
+      measured: latencies are wanted, which other columns would not have.
 
     Raises:
       ValueError: one line: an unknown name, a file that is missing, or one that looks like none of the formats.
@@ -64,25 +70,49 @@ def format_of(path: str, name: str = "auto") -> str:
     if location.is_dir() or servegen.TRACE.fullmatch(location.name):
         return "servegen"
     ending = location.suffix.lower()
-    format_name, seen = _of_ending(file, ending)
+    format_name, names = _of_ending(file, ending)
     if format_name is None:
-        known = "; ".join(f"{key}: {looks}" for key, (_, looks) in FORMATS.items())
-        raise ValueError(f"{file}: the format is not recognised{seen}; name it as one of: {known}")
+        raise ValueError(f"{file}: {_unknown(names, ending, measured)}")
     return format_name
 
 
-def _of_ending(file: str, ending: str) -> tuple[str | None, str]:
-    """The format, and what the file has instead where it is none."""
-    if ending in (".yaml", ".yml"):
+_YAML, _OBJECTS = (".yaml", ".yml"), (".json", ".jsonl", ".ndjson", ".yaml", ".yml")
+"""Endings of files of YAML, and of those that hold keys."""
+
+
+def latencies() -> str:
+    """Names of formats that hold latencies."""
+    return ", ".join(key for key, module in FORMATS.items() if hasattr(module, "measured"))
+
+
+def _unknown(names: list[str], ending: str, measured: bool) -> str:
+    """What to do with a file of these keys or columns, which no format has."""
+    if not names:
+        return "it is empty, or no CSV and no JSON"
+    separator = "tabs" if ending == ".tsv" else next((sign for sign in ";|" if sign in names[0]), None)
+    if len(names) == 1 and separator is not None:
+        return f"its columns are separated by {separator}; a CSV of commas is read"
+    kinds = "keys" if ending in _OBJECTS else "columns"
+    how = f"name its format, one of {', '.join(FORMATS)}"
+    if measured:
+        how = f"a benchmark's results are wanted, with the latencies of every request: {latencies()}"
+    elif ending not in _YAML:
+        how = f"name them, --columns {shlex.quote(columns.proposed(names))}, or its --format"
+    return f"no known format of traces has its {kinds}, {_listed(names)}; {how}"
+
+
+def _of_ending(file: str, ending: str) -> tuple[str | None, list[str]]:
+    """The format, and the keys or columns that the file has."""
+    if ending in _YAML:
         config = yaml_object(file)
         names = {"blis": ("trace_version",), "inference-perf": ("load", "stages", "shared_prefix")}
-        return _first(names, config), f": it has {_listed(config.values)}"
-    if ending in (".json", ".jsonl", ".ndjson"):
-        # Only files of conversations are one JSON list; the first character tells.
-        if sharegpt.starts_list(file):
-            return "sharegpt", ""
+        return _first(names, config), [*config.values]
+    if ending in _OBJECTS:
+        # A list, which its first character tells, is one of conversations, or of objects whose keys have to be named.
+        if starts_list(file):
+            return "sharegpt", []
         record = _first_object(file)
-        return _of_object(record), f": it has {_listed(record.values)}"
+        return _of_object(record), [*columns.names_of(record.values)]
     header = header_of(file)
     known = {
         "azure": azure.COLUMNS[:1],
@@ -90,7 +120,7 @@ def _of_ending(file: str, ending: str) -> tuple[str | None, str]:
         "burstgpt": burstgpt.COLUMNS[1:2],
         "blis": blis.COLUMNS[:1],
     }
-    return _first(known, header), f": its first line is {_listed(header)}"
+    return _first(known, header), [*header]
 
 
 def _first(names: Mapping[str, Collection[str]], there: Container[str] | TraceRecord) -> str | None:

@@ -14,6 +14,12 @@ from workloads.traces.table import LARGEST_FILE, lines
 LARGEST_JSON = 512 * 2**20
 """B of a file that is one JSON value, which takes ten times as much memory."""
 
+LARGEST_LIST = 2**30
+"""B of a file that is one JSON list; ShareGPT_V3_unfiltered_cleaned_split.json has 0.67 GB."""
+
+MOST_VALUES = 3 * 10**7
+"""Values and keys of such a file."""
+
 MOST_CONTAINERS = 10**7
 """Lists and objects of one JSON value: empty ones take most memory for their length."""
 
@@ -111,6 +117,33 @@ def json_lines(file: str) -> Iterator[tuple[int, TraceRecord]]:
     for line, words in enumerate(lines(file, LARGEST_FILE, LARGEST_JSON), start=1):
         if words.strip():
             yield line, _object(words, f"{file}: row {line}")
+
+
+def starts_list(path: str) -> bool:
+    """Whether a file is one JSON list, by its first character.
+
+    Raises:
+      ValueError: one line: it is missing, no regular file, or too large.
+    """
+    document.require_file(path, LARGEST_LIST)
+    try:
+        # `utf-8-sig` skips a byte-order mark, which would otherwise be the first character.
+        with open(path, encoding="utf-8-sig") as text:
+            return text.read(64).lstrip().startswith("[")
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def records(path: str) -> Iterator[tuple[int, TraceRecord]]:
+    """Line or index, and object, of everything in JSON lines or in a JSON list."""
+    # JSON lines are read one by one, a list as a whole.
+    if not starts_list(path):
+        yield from json_lines(path)
+        return
+    for index, values in enumerate(document.json_value(path, LARGEST_LIST, MOST_VALUES)):
+        if not isinstance(values, dict):
+            raise ValueError(f"{path}: [{index}] is {shown(values)}; it must be an object")
+        yield index, TraceRecord(f"{path}: [{index}]", values)
 
 
 def json_object(file: str) -> TraceRecord:

@@ -1,13 +1,12 @@
 """Conversations in ShareGPT's form: prompts and answers as text, whose tokens are estimated."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from hwspaces.files import document
 from workloads.streams.stream import LARGEST_TOKENS, MOST_REQUESTS, Stream
-from workloads.traces.documents import TraceRecord, json_lines, shown
+from workloads.traces.columns import names_of, proposed
+from workloads.traces.documents import TraceRecord, records
 from workloads.traces.rows import ReadOptions, Rows, checked
 
 TURNS = ("conversations", "conversation", "messages")
@@ -16,12 +15,6 @@ SPEAKERS, TEXTS = ("from", "role"), ("value", "content")
 
 BYTES_PER_TOKEN = 4.0
 """B of UTF-8 per token. Source: OpenAI, "What are tokens and how to count them?": 4 characters of English per token."""
-
-LARGEST = 2**30
-"""B of a file; ShareGPT_V3_unfiltered_cleaned_split.json has 0.67 GB."""
-
-MOST_VALUES = 3 * 10**7
-"""Values and keys of a file."""
 
 
 def read(path: str, options: ReadOptions) -> Stream:
@@ -33,8 +26,8 @@ def read(path: str, options: ReadOptions) -> Stream:
     a list of turns with `from` and `value`.
     """
     places, isl, osl, short, later = [], [], [], 0, 0
-    for place, values in _conversations(path):
-        turns = _turns(TraceRecord(place, values))
+    for _, record in records(path):
+        place, turns = record.place, _turns(record)
         # A system prompt is the beginning of the first prompt.
         if turns and _speaker(turns[0]) == "system":
             turns = [_joined(turns[0], turns[1]), *turns[2:]] if len(turns) > 1 else []
@@ -64,36 +57,11 @@ def is_conversation(values: Any) -> bool:
     return isinstance(values, dict) and any(isinstance(values.get(key), list) for key in TURNS)
 
 
-def _conversations(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place and object of every conversation of a JSON list, or of JSON lines."""
-    # JSON lines are read one by one, a list as a whole.
-    if not starts_list(path):
-        yield from ((record.place, dict(record.values)) for _, record in json_lines(path))
-        return
-    conversations = document.json_value(path, LARGEST, MOST_VALUES)
-    for index, values in enumerate(conversations):
-        if not isinstance(values, dict):
-            raise ValueError(f"{path}: [{index}] is {shown(values)}; it must be an object")
-        yield f"{path}: [{index}]", values
-
-
-def starts_list(path: str) -> bool:
-    """Whether a file is one JSON list, by its first character.
-
-    Raises:
-      ValueError: one line: it is missing, no regular file, or too large.
-    """
-    document.require_file(path, LARGEST)
-    try:
-        # `utf-8-sig` skips a byte-order mark, which would otherwise be the first character.
-        with open(path, encoding="utf-8-sig") as text:
-            return text.read(64).lstrip().startswith("[")
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
 def _turns(record: TraceRecord) -> list[TraceRecord]:
-    key = next((key for key in TURNS if key in record), TURNS[0])
+    key = next((key for key in TURNS if key in record), None)
+    if key is None:
+        how = f"name its keys: --columns {proposed(names_of(record.values))}"
+        raise ValueError(f"{record.place}: {TURNS[0]} is missing, so it is no conversation; {how}")
     return record.tables(key)
 
 

@@ -26,7 +26,6 @@ from sweeps.data.shards.encode import Stored
 from sweeps.data.store import blanks, coordinates, dimensions, fill
 from sweeps.run.engine import LEAST
 from sweeps.run.precision import precision
-from sweeps.run.pruned.search import pruning
 from sweeps.run.sweep import planned, working
 
 SHARD_BYTES = 64_000_000
@@ -76,7 +75,7 @@ class ShardWork:
         sizes = {axis.name: axis.size for axis in self.plan.axes}
         groups = Groups.of(labels, sizes, names)
         self.keep = keepers(self.spec.keep, self.plan, self.spec.job, groups)
-        self.pruning = pruning(self.plan, self.keep, groups) if self.spec.prune else None
+        self.pruning = self._pruning(groups)
         self.shard_points = shard_points or self._fitting()
         # A shard has at most so many points: where they are too many, not even their list is made.
         if self.plan.points > MOST_SHARDS * max(self.shard_points, LEAST):
@@ -150,6 +149,15 @@ class ShardWork:
         encode.write(part, xr.Dataset(coords=labels, attrs=self.attributes), Stored())
         size, checksum = folder.adopted(part, place / FRAME)
         return {"file": FRAME, "bytes": size, "sha256": checksum}
+
+    def _pruning(self, groups: Groups) -> Any:
+        """The search that leaves out what cannot be kept; None where every point is computed."""
+        # It is made of loops of machine code, whose library is an extra.
+        if not self.spec.prune or self.plan.compiler.name != "llvm":
+            return None
+        from sweeps.run.pruned.search import pruning
+
+        return pruning(self.plan, self.keep, groups)
 
     def _fitting(self) -> int:
         if self.pruning is not None:

@@ -77,7 +77,9 @@ def measured_run(measured: Measured) -> MeasuredRun:
     known = int(np.sum(np.isfinite(ttft) & np.isfinite(e2e)))
     if known < LEAST_REQUESTS:
         has = f"{known} requests with TTFT and E2E latency"
-        raise ValueError(f"{stream.source}: it has {has}; a calibration needs at least {LEAST_REQUESTS}")
+        # Benchmarks write totals alone unless they are asked for every request.
+        how = "" if known else "; vllm bench serve --save-detailed and SGLang's --output-details write them"
+        raise ValueError(f"{stream.source}: it has {has}; a calibration needs at least {LEAST_REQUESTS}{how}")
     clients = _clients(measured)
     return MeasuredRun(
         name=stream.name,
