@@ -109,10 +109,14 @@ COMMANDS = {
 }
 
 
+LEFT_OUT = ("seconds", "estimate_seconds", "command")
+"""Keys of a record: how long making it took, and the words of the command."""
+
+
 def without_times(record):
-    """A record without the seconds that making it took."""
+    """A record without these."""
     if isinstance(record, dict):
-        return {key: without_times(each) for key, each in record.items() if key not in ("seconds", "estimate_seconds")}
+        return {key: without_times(each) for key, each in record.items() if key not in LEFT_OUT}
     return [without_times(each) for each in record] if isinstance(record, list) else record
 
 

@@ -30,81 +30,6 @@ COLUMNS = ("name", "count", "time", "flops", "bytes", "message_bytes", "intensit
 """What a table says of every op."""
 
 
-@takes(EntryWords)
-@plain_arguments
-def request(hardware: str, model: str, *, workload: Mapping[str, Any], **words: "Unpack[CaseKeys]") -> "CaseResult":
-    """Latency, throughput and fit of a static batch of equal requests on one deployment, as `jaxroof request` has it.
-
-    Args:
-      hardware, model: names of the catalogues, or files.
-      workload: batch, isl and osl: requests at once, prompt and output tokens of each; cached, delay, acceptance.
-      deployment: tp, pp, ep, attention_dp ... by name; `set`: any other number by its path, "8TB/s" or in SI units.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      found = sweeps.request("H100-SXM", "Llama-3.1-8B", workload={"batch": 8, "isl": 1024, "osl": 256})
-      found.metrics["tpot"]  # s; found.table(), found.ops(), found.dataset, found.plot()
-    """
-    asked = case("request", hardware, model, workload=workload, **fields(words))
-    return CaseResult.of(request_answer(asked), case=asked, job="request", settings=fields(words).get("overrides", {}))
-
-
-@takes(EntryWords)
-@plain_arguments
-def step(hardware: str, model: str, *, workload: Mapping[str, Any], **words: "Unpack[CaseKeys]") -> "CaseResult":
-    """One engine step of a deployment, op by op, as `jaxroof step` has it.
-
-    Args:
-      hardware, model: names of the catalogues, or files.
-      workload: prefill, the prompt tokens of each of `prefills` prompts, or decode sequences at a context of so many
-        tokens, or both.
-      deployment, set: as of `sweeps.request`.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      found = sweeps.step("H100-SXM", "Llama-3.1-8B", workload={"decode": 64, "context": 2048})
-      found.ops().nlargest(5, "time")
-    """
-    asked = case("step", hardware, model, workload=workload, **fields(words))
-    return CaseResult.of(answer(asked), case=asked, job="step", settings=fields(words).get("overrides", {}))
-
-
-@takes(EntryWords)
-@plain_arguments
-def train(
-    hardware: str,
-    model: str,
-    *,
-    workload: Mapping[str, Any],
-    precision: str | None = None,
-    **words: "Unpack[CaseKeys]",
-) -> "CaseResult":
-    """One iteration of training on a layout of devices: time, memory, messages and money, as `jaxroof train` has it.
-
-    Args:
-      hardware, model: names of the catalogues, or files.
-      workload: global_batch and seq: sequences of an iteration and their tokens; micro_batch, zero, recompute,
-        schedule ("interleaved:4"), lora ("rank=16,target=q,v") ...
-      deployment: dp, tp, pp, cp and ep, as training frameworks count them.
-      precision: of linear layers, bf16 or fp8; weights: what frozen ones are stored in, with lora.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      work = {"global_batch": 64, "seq": 4096, "zero": 1}
-      found = sweeps.train("H100-SXM", "Llama-2-70B", workload=work, deployment={"tp": 8, "dp": 8})
-      found.metrics["mfu"]
-    """
-    given = fields(words)
-    asked = training_case(hardware, model, workload, precision=precision, **given)
-    return CaseResult.of(answer(asked), case=asked, job="train", settings=given.get("overrides", {}))
-
-
 class CaseResult(Result, Answer):
     """The answer to one point.
 
@@ -213,3 +138,78 @@ class CaseResult(Result, Answer):
         from sweeps.answers import request
 
         return request.show(self.case, self, settings)
+
+
+@takes(EntryWords)
+@plain_arguments
+def request(hardware: str, model: str, *, workload: Mapping[str, Any], **words: "Unpack[CaseKeys]") -> CaseResult:
+    """Latency, throughput and fit of a static batch of equal requests on one deployment, as `jaxroof request` has it.
+
+    Args:
+      hardware, model: names of the catalogues, or files.
+      workload: batch, isl and osl: requests at once, prompt and output tokens of each; cached, delay, acceptance.
+      deployment: tp, pp, ep, attention_dp ... by name; `set`: any other number by its path, "8TB/s" or in SI units.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+
+    Example:
+      found = sweeps.request("H100-SXM", "Llama-3.1-8B", workload={"batch": 8, "isl": 1024, "osl": 256})
+      found.metrics["tpot"]  # s; found.table(), found.ops(), found.dataset, found.plot()
+    """
+    asked = case("request", hardware, model, workload=workload, **fields(words))
+    return CaseResult.of(request_answer(asked), case=asked, job="request", settings=fields(words).get("overrides", {}))
+
+
+@takes(EntryWords)
+@plain_arguments
+def step(hardware: str, model: str, *, workload: Mapping[str, Any], **words: "Unpack[CaseKeys]") -> CaseResult:
+    """One engine step of a deployment, op by op, as `jaxroof step` has it.
+
+    Args:
+      hardware, model: names of the catalogues, or files.
+      workload: prefill, the prompt tokens of each of `prefills` prompts, or decode sequences at a context of so many
+        tokens, or both.
+      deployment, set: as of `sweeps.request`.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+
+    Example:
+      found = sweeps.step("H100-SXM", "Llama-3.1-8B", workload={"decode": 64, "context": 2048})
+      found.ops().nlargest(5, "time")
+    """
+    asked = case("step", hardware, model, workload=workload, **fields(words))
+    return CaseResult.of(answer(asked), case=asked, job="step", settings=fields(words).get("overrides", {}))
+
+
+@takes(EntryWords)
+@plain_arguments
+def train(
+    hardware: str,
+    model: str,
+    *,
+    workload: Mapping[str, Any],
+    precision: str | None = None,
+    **words: "Unpack[CaseKeys]",
+) -> CaseResult:
+    """One iteration of training on a layout of devices: time, memory, messages and money, as `jaxroof train` has it.
+
+    Args:
+      hardware, model: names of the catalogues, or files.
+      workload: global_batch and seq: sequences of an iteration and their tokens; micro_batch, zero, recompute,
+        schedule ("interleaved:4"), lora ("rank=16,target=q,v") ...
+      deployment: dp, tp, pp, cp and ep, as training frameworks count them.
+      precision: of linear layers, bf16 or fp8; weights: what frozen ones are stored in, with lora.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+
+    Example:
+      work = {"global_batch": 64, "seq": 4096, "zero": 1}
+      found = sweeps.train("H100-SXM", "Llama-2-70B", workload=work, deployment={"tp": 8, "dp": 8})
+      found.metrics["mfu"]
+    """
+    given = fields(words)
+    asked = training_case(hardware, model, workload, precision=precision, **given)
+    return CaseResult.of(answer(asked), case=asked, job="train", settings=given.get("overrides", {}))

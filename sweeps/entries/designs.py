@@ -28,44 +28,6 @@ if TYPE_CHECKING:
     from sweeps.ask.keywords import SweepKeys
 
 
-@takes(SweepWords, keys=True)
-@plain_arguments
-def optimize(
-    source: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-    /,
-    *,
-    optimize: Mapping[str, Any] | None = None,
-    constraints: Mapping[str, Any] | None = None,
-    progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,
-    **keys: "Unpack[SweepKeys]",
-) -> "OptimizeResult":
-    """The best hardware, deployment and workload numbers under constraints, by gradients, as `jaxroof optimize` does.
-
-    Args:
-      source: a specification with [optimize] and [constraints], whose ranges are bounds: a TOML file, a dictionary, or
-        a name (`cheapest`); `keys` add to or replace its keys, which are those of `sweeps.sweep`.
-      optimize: {"minimize": "tpot"}, or "maximize"; starts, steps, grid, seed.
-      constraints: {"tpot": {"max": "40ms"}}.
-      progress: called with a stage's name, what is done of it, and all of it.
-
-    Raises:
-      ValueError: one line: what is wrong with the specification, or that no design keeps the constraints.
-
-    Example:
-      found = sweeps.optimize(
-          hardware="H100-SXM", model="Llama-3.1-8B", workload={"batch": 16, "isl": 1024, "osl": 256},
-          axes={"hardware.memory.hbm.bandwidth": {"from": "2TB/s", "to": "8TB/s"}}, optimize={"minimize": "tpot"})
-      found.table()
-    """
-    tables = {"optimize": optimize, "constraints": constraints}
-    given = {**keys, **{name: table for name, table in tables.items() if table is not None}}
-    asked = source if source is not None else {}
-    if given:
-        asked = {**(asked if isinstance(asked, Mapping) else content(pathlib.Path(asked))), **given}
-    question = specs.read(asked)
-    return OptimizeResult.of(searched(specs.made(question), question.search, progress))
-
-
 class OptimizeResult(Result, Optimum):
     """The best designs, or a Pareto front."""
 
@@ -92,42 +54,6 @@ class OptimizeResult(Result, Optimum):
         from sweeps.answers.optimize import printed
 
         printed(self, sum(self.seconds.values()))
-
-
-@plain_arguments
-def fleet(
-    source: str | os.PathLike[str] | Mapping[str, Any],
-    budget: str | float | None = None,
-    *,
-    gap: float = fleets.GAP,
-    seconds: float = fleets.SECONDS,
-    with_marginals: bool = True,
-    simulated: int = 0,
-    prices: str | None = None,
-    node: int | None = None,
-    progress: Callable[[str], None] = lambda text: None,
-) -> "FleetResult":
-    """The cheapest fleet that serves every class of traffic within its limits over a day, as `jaxroof fleet` finds it.
-
-    Args:
-      source: a traffic file, the same as a dictionary, or a name (`fleet`).
-      budget: most that the fleet may cost, in place of the file's: "2MUSD/year".
-      gap, seconds: share of the cost by which a cheaper fleet may exist; s of every solution.
-      with_marginals: find what one more of everything would gain, which takes several times as long.
-      simulated: layouts of every class that are simulated at most; the others have estimates.
-      prices, node: what devices cost, and devices of one server, where the file does not say.
-      progress: called with what is done next, in words.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      sweeps.fleet("fleet", budget="2MUSD/year").table()
-    """
-    if not isinstance(source, Mapping):
-        source = pathlib.Path(source)
-    how: dict[str, Any] = {"gap": gap, "seconds": seconds, "with_marginals": with_marginals, "simulated": simulated}
-    return FleetResult.of(fleets.fleet(source, budget, **how, prices=prices, node=node, progress=progress))
 
 
 class FleetResult(Result, fleets.FleetPlan):
@@ -175,3 +101,77 @@ class FleetResult(Result, fleets.FleetPlan):
         from sweeps.answers.fleet import printed
 
         printed(self, False)
+
+
+@takes(SweepWords, keys=True)
+@plain_arguments
+def optimize(
+    source: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    /,
+    *,
+    optimize: Mapping[str, Any] | None = None,
+    constraints: Mapping[str, Any] | None = None,
+    progress: Callable[[str, int, int], None] = lambda stage, done, all_of_it: None,
+    **keys: "Unpack[SweepKeys]",
+) -> OptimizeResult:
+    """The best hardware, deployment and workload numbers under constraints, by gradients, as `jaxroof optimize` does.
+
+    Args:
+      source: a specification with [optimize] and [constraints], whose ranges are bounds: a TOML file, a dictionary, or
+        a name (`cheapest`); `keys` add to or replace its keys, which are those of `sweeps.sweep`.
+      optimize: {"minimize": "tpot"}, or "maximize"; starts, steps, grid, seed.
+      constraints: {"tpot": {"max": "40ms"}}.
+      progress: called with a stage's name, what is done of it, and all of it.
+
+    Raises:
+      ValueError: one line: what is wrong with the specification, or that no design keeps the constraints.
+
+    Example:
+      found = sweeps.optimize(
+          hardware="H100-SXM", model="Llama-3.1-8B", workload={"batch": 16, "isl": 1024, "osl": 256},
+          axes={"hardware.memory.hbm.bandwidth": {"from": "2TB/s", "to": "8TB/s"}}, optimize={"minimize": "tpot"})
+      found.table()
+    """
+    tables = {"optimize": optimize, "constraints": constraints}
+    given = {**keys, **{name: table for name, table in tables.items() if table is not None}}
+    asked = source if source is not None else {}
+    if given:
+        asked = {**(asked if isinstance(asked, Mapping) else content(pathlib.Path(asked))), **given}
+    question = specs.read(asked)
+    return OptimizeResult.of(searched(specs.made(question), question.search, progress))
+
+
+@plain_arguments
+def fleet(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    budget: str | float | None = None,
+    *,
+    gap: float = fleets.GAP,
+    seconds: float = fleets.SECONDS,
+    with_marginals: bool = True,
+    simulated: int = 0,
+    prices: str | None = None,
+    node: int | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> FleetResult:
+    """The cheapest fleet that serves every class of traffic within its limits over a day, as `jaxroof fleet` finds it.
+
+    Args:
+      source: a traffic file, the same as a dictionary, or a name (`fleet`).
+      budget: most that the fleet may cost, in place of the file's: "2MUSD/year".
+      gap, seconds: share of the cost by which a cheaper fleet may exist; s of every solution.
+      with_marginals: find what one more of everything would gain, which takes several times as long.
+      simulated: layouts of every class that are simulated at most; the others have estimates.
+      prices, node: what devices cost, and devices of one server, where the file does not say.
+      progress: called with what is done next, in words.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+
+    Example:
+      sweeps.fleet("fleet", budget="2MUSD/year").table()
+    """
+    if not isinstance(source, Mapping):
+        source = pathlib.Path(source)
+    how: dict[str, Any] = {"gap": gap, "seconds": seconds, "with_marginals": with_marginals, "simulated": simulated}
+    return FleetResult.of(fleets.fleet(source, budget, **how, prices=prices, node=node, progress=progress))

@@ -23,59 +23,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-def price(
-    function: Callable[..., Any] | PricedFunction | str | os.PathLike[str],
-    *args: Any,
-    hardware: str | Iterable[str],
-    over: Mapping[str, Any] | None = None,
-    fusion: str = USUAL_POLICY,
-    trips: float | None = None,
-    fused_loops: bool = False,
-    efficiency: str | None = None,
-    set: Mapping[str, Any] | None = None,
-    elasticities: bool = False,
-) -> "PriceResult":
-    """A function of JAX arrays, or a model in StableHLO, as ops on accelerators, as `jaxroof price` has it.
-
-    Args:
-      function: any function of JAX arrays, traced and never run; "module:name" or "model.mlir"; or what
-        `sweeps.from_function` returns.
-      *args: its arguments: arrays or `jax.ShapeDtypeStruct`s, whose shapes may have symbols; of "module:name" texts
-        such as "x=bf16[b,s,4096]".
-      hardware: accelerators.
-      over: values of symbols, {"b": [1, 8, 64]}, and of numbers of the hardware by their path.
-      fusion, trips, fused_loops: as of `sweeps.from_function`.
-      efficiency, set: constants; numbers of the hardware by their path.
-      elasticities: also how much the time follows every number, at one point.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      x = jax.ShapeDtypeStruct((2048, 4096), jnp.bfloat16)
-      sweeps.price(lambda x: jax.nn.softmax(x @ x.T), x, hardware=["H100-SXM", "MI300X"]).table()
-    """
-    names = [name.strip() for name in hardware.split(",")] if isinstance(hardware, str) else list(hardware)
-    values = {name: _listed(each) for name, each in (over or {}).items()}
-    sizes, leaves = parted(values)
-    devices = accelerators(names, plain(set or {}), tuple(leaves))
-    first = {name: each[0] for name, each in sizes.items()}
-    how: dict[str, Any] = {"fusion": fusion, "sizes": first or None, "trips": plain(trips), "fused_loops": fused_loops}
-    if isinstance(function, PricedFunction):
-        question = function
-    elif callable(function):
-        question = from_function(function, *args, **how)
-    else:
-        question = from_text(os.fspath(function), args, **how)
-    return PriceResult.of(priced(question, devices, sizes, leaves, efficiency, elasticities))
-
-
-def _listed(values: Any) -> list[Any]:
-    """Values as a list; one of a single value."""
-    found = plain(values)
-    return list(found) if isinstance(found, list | tuple) else [found]
-
-
 class PriceResult(Result, Priced):
     """A function on accelerators: `answer` is that of the first point, op by op."""
 
@@ -112,45 +59,6 @@ class PriceResult(Result, Priced):
         from sweeps.answers.price import show
 
         show(self)
-
-
-@plain_arguments
-def collective(
-    hardware: str,
-    devices: float,
-    kind: str = "all_reduce",
-    *,
-    size: str | float | Sequence[str | float] = "1KiB..1GiB",
-    step: float = 4.0,
-    stride: float | None = None,
-    efficiency: str | None = None,
-    set: Mapping[str, Any] | None = None,
-) -> "CollectiveResult":
-    """Time of a collective over message sizes by every algorithm, and the one chosen, as `jaxroof collective` has it.
-
-    Args:
-      hardware: a name of the catalogue, or a file.
-      devices: that take part, `stride` apart.
-      kind: all_reduce, all_gather, reduce_scatter, all_to_all, ...
-      size: of messages: one, several, or a range in steps of a factor of `step`; in B, or "1MiB".
-      efficiency, set: constants; numbers of the links by their path.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      sweeps.collective("H100-SXM", 8, size="1MiB..1GiB").table()
-    """
-    require_kind(kind)
-    if devices < 2 or devices != int(devices):
-        raise ValueError(f"devices = {devices!r} must be a whole number of at least 2")
-    if isinstance(size, str):
-        sizes = message_sizes(size, str(step))
-    else:
-        several: Any = size if isinstance(size, list | tuple) else [size]
-        sizes = np.array([quantity(one, "B", "size") for one in several])
-    found = times_of_collective(hardware, kind, float(devices), sizes, stride, efficiency, set)
-    return CollectiveResult(found)
 
 
 class CollectiveResult(Result):
@@ -210,3 +118,95 @@ class CollectiveResult(Result):
         from sweeps.answers.collective import show
 
         show(self.times)
+
+
+def price(
+    function: Callable[..., Any] | PricedFunction | str | os.PathLike[str],
+    *args: Any,
+    hardware: str | Iterable[str],
+    over: Mapping[str, Any] | None = None,
+    fusion: str = USUAL_POLICY,
+    trips: float | None = None,
+    fused_loops: bool = False,
+    efficiency: str | None = None,
+    set: Mapping[str, Any] | None = None,
+    elasticities: bool = False,
+) -> PriceResult:
+    """A function of JAX arrays, or a model in StableHLO, as ops on accelerators, as `jaxroof price` has it.
+
+    Args:
+      function: any function of JAX arrays, traced and never run; "module:name" or "model.mlir"; or what
+        `sweeps.from_function` returns.
+      *args: its arguments: arrays or `jax.ShapeDtypeStruct`s, whose shapes may have symbols; of "module:name" texts
+        such as "x=bf16[b,s,4096]".
+      hardware: accelerators.
+      over: values of symbols, {"b": [1, 8, 64]}, and of numbers of the hardware by their path.
+      fusion, trips, fused_loops: as of `sweeps.from_function`.
+      efficiency, set: constants; numbers of the hardware by their path.
+      elasticities: also how much the time follows every number, at one point.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+
+    Example:
+      x = jax.ShapeDtypeStruct((2048, 4096), jnp.bfloat16)
+      sweeps.price(lambda x: jax.nn.softmax(x @ x.T), x, hardware=["H100-SXM", "MI300X"]).table()
+    """
+    names = [name.strip() for name in hardware.split(",")] if isinstance(hardware, str) else list(hardware)
+    values = {name: _listed(each) for name, each in (over or {}).items()}
+    sizes, leaves = parted(values)
+    devices = accelerators(names, plain(set or {}), tuple(leaves))
+    first = {name: each[0] for name, each in sizes.items()}
+    how: dict[str, Any] = {"fusion": fusion, "sizes": first or None, "trips": plain(trips), "fused_loops": fused_loops}
+    if isinstance(function, PricedFunction):
+        question = function
+    elif callable(function):
+        question = from_function(function, *args, **how)
+    else:
+        question = from_text(os.fspath(function), args, **how)
+    return PriceResult.of(priced(question, devices, sizes, leaves, efficiency, elasticities))
+
+
+def _listed(values: Any) -> list[Any]:
+    """Values as a list; one of a single value."""
+    found = plain(values)
+    return list(found) if isinstance(found, list | tuple) else [found]
+
+
+@plain_arguments
+def collective(
+    hardware: str,
+    devices: float,
+    kind: str = "all_reduce",
+    *,
+    size: str | float | Sequence[str | float] = "1KiB..1GiB",
+    step: float = 4.0,
+    stride: float | None = None,
+    efficiency: str | None = None,
+    set: Mapping[str, Any] | None = None,
+) -> CollectiveResult:
+    """Time of a collective over message sizes by every algorithm, and the one chosen, as `jaxroof collective` has it.
+
+    Args:
+      hardware: a name of the catalogue, or a file.
+      devices: that take part, `stride` apart.
+      kind: all_reduce, all_gather, reduce_scatter, all_to_all, ...
+      size: of messages: one, several, or a range in steps of a factor of `step`; in B, or "1MiB".
+      efficiency, set: constants; numbers of the links by their path.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+
+    Example:
+      sweeps.collective("H100-SXM", 8, size="1MiB..1GiB").table()
+    """
+    require_kind(kind)
+    if devices < 2 or devices != int(devices):
+        raise ValueError(f"devices = {devices!r} must be a whole number of at least 2")
+    if isinstance(size, str):
+        sizes = message_sizes(size, str(step))
+    else:
+        several: Any = size if isinstance(size, list | tuple) else [size]
+        sizes = np.array([quantity(one, "B", "size") for one in several])
+    found = times_of_collective(hardware, kind, float(devices), sizes, stride, efficiency, set)
+    return CollectiveResult(found)

@@ -18,11 +18,7 @@ ROWS = 10
 
 
 class Result:
-    """An answer: its `repr`, and what a notebook shows of it, is the short form that its verb prints.
-
-    Attributes:
-      dataset: everything as labelled arrays.
-    """
+    """An answer: its `repr`, and what a notebook shows of it, is the short form that its verb prints."""
 
     @classmethod
     def of(cls, found: Any, **more: Any) -> Self:

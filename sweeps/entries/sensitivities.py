@@ -36,6 +36,64 @@ DECISIONS = "when steps end has a gradient, what the scheduler decides has none:
 """What a reader of a simulation's sensitivities should know."""
 
 
+class SensitivityResult(Result):
+    """Elasticities of metrics in numbers, at a point or over axes.
+
+    Attributes:
+      ranking: of a point; None of maps.
+      dataset: `elasticity_of_<metric>` over `knob` and the axes; of a point also real changes and predicted ones.
+    """
+
+    def __init__(self, ranking: Ranking | None, dataset: "xr.Dataset"):
+        self.ranking, self._dataset = ranking, dataset
+
+    @property
+    def dataset(self) -> "xr.Dataset":
+        """Elasticities over knobs and axes, with the metrics."""
+        return self._dataset
+
+    def table(self) -> "pd.DataFrame":
+        """Every knob with its value and elasticities, the largest first; of maps one row per point and knob."""
+        import pandas as pd
+
+        if self.ranking is None:
+            return self._dataset.to_dataframe()
+        point, at = self.ranking.point, self.ranking.point.order()
+        columns: dict[str, Any] = {
+            "knob": [point.knobs[i].path for i in at],
+            "value": [point.knobs[i].value for i in at],
+            "unit": [point.knobs[i].unit for i in at],
+        }
+        columns |= {name: point.elasticities[name][list(at)] for name in point.metrics}
+        return pd.DataFrame(columns).set_index("knob")
+
+    def plot(self) -> "matplotlib.figure.Figure":
+        """A tornado of real changes; of pairs, or of maps, their maps."""
+        from sweeps.show.sensitivity import elasticity_maps, pair_maps
+        from sweeps.show.tornado import tornado
+
+        found = self.ranking
+        if found is None:
+            return elasticity_maps(self._dataset)
+        if found.curvatures:
+            return pair_maps(found.point, found.curvatures, found.heading)
+        return tornado(found.point, found.checks, found.heading)
+
+    def _record(self) -> dict[str, Any]:
+        if self.ranking is None:
+            return self._dataset.to_dict()
+        from sweeps.answers.sensitivity import record
+
+        return record(self.ranking)
+
+    def _say(self) -> None:
+        from sweeps.answers.sensitivity import show, show_maps
+
+        if self.ranking is None:
+            return show_maps(self._dataset, ())
+        return show(self.ranking, SHOWN, False, ())
+
+
 @takes(SweepWords, keys=True)
 @plain_arguments
 def sensitivity(
@@ -48,7 +106,7 @@ def sensitivity(
     smoothing: float | None = None,
     progress: Callable[[int], None] = lambda points: None,
     **keys: "Unpack[SweepKeys]",
-) -> "SensitivityResult":
+) -> SensitivityResult:
     """Elasticities d ln y / d ln x of metrics y in every number x, as `jaxroof sensitivity` has them.
 
     Args:
@@ -117,67 +175,9 @@ def _of_service(
     knobs: Sequence[str] | None,
     pairs: int,
     smoothing: float | None,
-) -> "SensitivityResult":
+) -> SensitivityResult:
     if pairs:
         raise ValueError(f"pairs = {pairs} is of a step or a request: a simulation's decisions have no gradient")
     words = {name: value for name, value in source.items() if name not in ("job", "workload", "output")}
     found = service_ranking(serve_spec(**fields(words), **source.get("workload", {})), metrics, knobs, smoothing)
     return SensitivityResult(found, point_dataset(found.point, found.heading, found.checks, found.curvatures))
-
-
-class SensitivityResult(Result):
-    """Elasticities of metrics in numbers, at a point or over axes.
-
-    Attributes:
-      ranking: of a point; None of maps.
-      dataset: `elasticity_of_<metric>` over `knob` and the axes; of a point also real changes and predicted ones.
-    """
-
-    def __init__(self, ranking: Ranking | None, dataset: "xr.Dataset"):
-        self.ranking, self._dataset = ranking, dataset
-
-    @property
-    def dataset(self) -> "xr.Dataset":
-        """Elasticities over knobs and axes, with the metrics."""
-        return self._dataset
-
-    def table(self) -> "pd.DataFrame":
-        """Every knob with its value and elasticities, the largest first; of maps one row per point and knob."""
-        import pandas as pd
-
-        if self.ranking is None:
-            return self._dataset.to_dataframe()
-        point, at = self.ranking.point, self.ranking.point.order()
-        columns: dict[str, Any] = {
-            "knob": [point.knobs[i].path for i in at],
-            "value": [point.knobs[i].value for i in at],
-            "unit": [point.knobs[i].unit for i in at],
-        }
-        columns |= {name: point.elasticities[name][list(at)] for name in point.metrics}
-        return pd.DataFrame(columns).set_index("knob")
-
-    def plot(self) -> "matplotlib.figure.Figure":
-        """A tornado of real changes; of pairs, or of maps, their maps."""
-        from sweeps.show.sensitivity import elasticity_maps, pair_maps
-        from sweeps.show.tornado import tornado
-
-        found = self.ranking
-        if found is None:
-            return elasticity_maps(self._dataset)
-        if found.curvatures:
-            return pair_maps(found.point, found.curvatures, found.heading)
-        return tornado(found.point, found.checks, found.heading)
-
-    def _record(self) -> dict[str, Any]:
-        if self.ranking is None:
-            return self._dataset.to_dict()
-        from sweeps.answers.sensitivity import record
-
-        return record(self.ranking)
-
-    def _say(self) -> None:
-        from sweeps.answers.sensitivity import show, show_maps
-
-        if self.ranking is None:
-            return show_maps(self._dataset, ())
-        return show(self.ranking, SHOWN, False, ())

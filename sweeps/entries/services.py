@@ -27,38 +27,6 @@ if TYPE_CHECKING:
     from sweeps.ask.keywords import CapacityKeys, ServeKeys
 
 
-@takes(ServedEntryWords)
-@plain_arguments
-def serve(
-    hardware: str,
-    model: str,
-    *,
-    progress: Callable[[int, int], None] = lambda done, requests: None,
-    **words: "Unpack[ServeKeys]",
-) -> "ServeResult":
-    """A simulated engine under a stream of requests: latencies, goodput and its timeline, as `jaxroof serve` has it.
-
-    Args:
-      hardware, model: names of the catalogues, or files.
-      rate, isl, osl: requests per second, prompt and output tokens: numbers, or "lognormal:mean=1024,sigma=0.8".
-        In their place: trace, arrivals, concurrency, traffic.
-      slo: what a good request keeps: "ttft=500ms,tpot=40ms".
-      router: several with commas between are compared.
-      progress: called now and then with the requests that are over and with all.
-
-    Raises:
-      ValueError: one line that names the key, its value and what is allowed.
-
-    Example:
-      found = sweeps.serve("H100-SXM", "Llama-3.1-8B", rate=8, isl=1024, osl=256, slo="ttft=500ms,tpot=40ms")
-      found.metrics["ttft_p99"]  # s; found.table() has every request, found.dataset iterations as well
-    """
-    spec = serve_spec(hardware=hardware, model=model, **fields(words))
-    if len(router_names(spec.router)) > 1:
-        return ServeResult(routed(spec, lambda name, *done: progress(*done)))
-    return ServeResult({spec.router or "": simulation(spec, progress)})
-
-
 class ServeResult(Result):
     """A simulation of one deployment under one load; of several routers one each.
 
@@ -111,52 +79,6 @@ class ServeResult(Result):
         return routers.show(self.simulations, ()) if others else serve.show(first, ())
 
 
-@takes(ServedEntryWords)
-@plain_arguments
-def capacity(
-    model: str,
-    hardware: str | Iterable[str],
-    slo: str | Mapping[str, Any],
-    *,
-    share: float | str = SHARE,
-    rates: Sequence[float] | None = None,
-    concurrencies: Sequence[float] | None = None,
-    closed: bool = False,
-    tp: int | Sequence[int] | None = None,
-    node: int | None = None,
-    tolerance: float = searches.TOLERANCE,
-    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
-    **words: "Unpack[CapacityKeys]",
-) -> "CapacityResult":
-    """The largest load at which each of many accelerators keeps its limits, as `jaxroof capacity` finds it.
-
-    Args:
-      model: a name of the catalogue, or a file.
-      hardware: accelerators, or "all": every one that is rented out.
-      slo: "ttft=500ms,tpot=40ms" by a `share` of the requests, "ttft_p99=1s,tpot_mean=30ms" by the run.
-      rates: requests per second of the curve that the search starts from; None: by what the accelerators can do.
-      concurrencies: clients in their place; `closed`: as many as it takes.
-      tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits.
-      node, tolerance: devices of one server, which is rented whole; of the capacity, relative.
-      begun: called with the number of simulations to come; returns what is called with those that are done.
-      isl, osl, trace, requests, deployment, policy ...: as of `sweeps.serve`.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      found = sweeps.capacity("Llama-3.1-8B", ["H100-SXM", "L40S"], "ttft=1s,tpot=50ms", isl=1024, osl=128)
-      found.table()[["hardware", "capacity", "usd_per_million_tokens"]]
-    """
-    if isinstance(hardware, str):
-        from hwspaces import rented_names
-
-        hardware = rented_names() if hardware == "all" else [name.strip() for name in hardware.split(",")]
-    loads: dict[str, Any] = {"rates": rates, "concurrencies": concurrencies, "closed": closed}
-    how: dict[str, Any] = {"share": share, "tp": tp, "node": node, "tolerance": tolerance, "begun": begun}
-    return CapacityResult.of(searches.capacity(model, hardware, slo, **loads, **how, **fields(words)))
-
-
 class CapacityResult(Result, searches.Search):
     """Capacities of accelerators, and the curve that the search started from."""
 
@@ -188,40 +110,6 @@ class CapacityResult(Result, searches.Search):
         show(self, ())
 
 
-@takes(ServedEntryWords)
-@plain_arguments
-def service_capacity(
-    model: str,
-    hardware: str,
-    slo: str | Mapping[str, Any],
-    *,
-    share: float | str = SHARE,
-    tolerance: float = rates.TOLERANCE,
-    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
-    **words: "Unpack[CapacityKeys]",
-) -> "ServiceCapacityResult":
-    """The largest rate at which a whole service keeps its limits, as `jaxroof capacity --router` finds it.
-
-    All replicas are simulated together, at rates that close in on the largest.
-
-    Args:
-      model, slo, share, begun: as of `sweeps.capacity`.
-      hardware: accelerator of the replicas; with `prefill`, of those that decode.
-      tolerance: of the rate, relative.
-      router, prefill, tiers, deployment, isl, osl, requests ...: as of `sweeps.serve`. Where nothing says how many
-        requests there are, 1,000 for every replica that decodes, and 8,000 at most.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      sweeps.service_capacity("Llama-3.1-8B", "H100-SXM", "ttft=500ms,tpot=40ms", isl=1024, osl=128,
-        deployment={"dp": 4}, router="least_requests").load
-    """
-    how: dict[str, Any] = {"share": share, "tolerance": tolerance, "begun": begun}
-    return ServiceCapacityResult.of(rates.service_capacity(model, hardware, slo, **how, **fields(words)))
-
-
 class ServiceCapacityResult(Result, rates.ServiceCapacity):
     """Capacity of one service, and the simulation at it."""
 
@@ -247,3 +135,115 @@ class ServiceCapacityResult(Result, rates.ServiceCapacity):
         from sweeps.answers.service_capacity import show
 
         show(self)
+
+
+@takes(ServedEntryWords)
+@plain_arguments
+def serve(
+    hardware: str,
+    model: str,
+    *,
+    progress: Callable[[int, int], None] = lambda done, requests: None,
+    **words: "Unpack[ServeKeys]",
+) -> ServeResult:
+    """A simulated engine under a stream of requests: latencies, goodput and its timeline, as `jaxroof serve` has it.
+
+    Args:
+      hardware, model: names of the catalogues, or files.
+      rate, isl, osl: requests per second, prompt and output tokens: numbers, or "lognormal:mean=1024,sigma=0.8".
+        In their place: trace, arrivals, concurrency, traffic.
+      slo: what a good request keeps: "ttft=500ms,tpot=40ms".
+      router: several with commas between are compared.
+      progress: called now and then with the requests that are over and with all.
+
+    Raises:
+      ValueError: one line that names the key, its value and what is allowed.
+
+    Example:
+      found = sweeps.serve("H100-SXM", "Llama-3.1-8B", rate=8, isl=1024, osl=256, slo="ttft=500ms,tpot=40ms")
+      found.metrics["ttft_p99"]  # s; found.table() has every request, found.dataset iterations as well
+    """
+    spec = serve_spec(hardware=hardware, model=model, **fields(words))
+    if len(router_names(spec.router)) > 1:
+        return ServeResult(routed(spec, lambda name, *done: progress(*done)))
+    return ServeResult({spec.router or "": simulation(spec, progress)})
+
+
+@takes(ServedEntryWords)
+@plain_arguments
+def capacity(
+    model: str,
+    hardware: str | Iterable[str],
+    slo: str | Mapping[str, Any],
+    *,
+    share: float | str = SHARE,
+    rates: Sequence[float] | None = None,
+    concurrencies: Sequence[float] | None = None,
+    closed: bool = False,
+    tp: int | Sequence[int] | None = None,
+    node: int | None = None,
+    tolerance: float = searches.TOLERANCE,
+    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
+    **words: "Unpack[CapacityKeys]",
+) -> CapacityResult:
+    """The largest load at which each of many accelerators keeps its limits, as `jaxroof capacity` finds it.
+
+    Args:
+      model: a name of the catalogue, or a file.
+      hardware: accelerators, or "all": every one that is rented out.
+      slo: "ttft=500ms,tpot=40ms" by a `share` of the requests, "ttft_p99=1s,tpot_mean=30ms" by the run.
+      rates: requests per second of the curve that the search starts from; None: by what the accelerators can do.
+      concurrencies: clients in their place; `closed`: as many as it takes.
+      tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits.
+      node, tolerance: devices of one server, which is rented whole; of the capacity, relative.
+      begun: called with the number of simulations to come; returns what is called with those that are done.
+      isl, osl, trace, requests, deployment, policy ...: as of `sweeps.serve`.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+
+    Example:
+      found = sweeps.capacity("Llama-3.1-8B", ["H100-SXM", "L40S"], "ttft=1s,tpot=50ms", isl=1024, osl=128)
+      found.table()[["hardware", "capacity", "usd_per_million_tokens"]]
+    """
+    if isinstance(hardware, str):
+        from hwspaces import rented_names
+
+        hardware = rented_names() if hardware == "all" else [name.strip() for name in hardware.split(",")]
+    loads: dict[str, Any] = {"rates": rates, "concurrencies": concurrencies, "closed": closed}
+    how: dict[str, Any] = {"share": share, "tp": tp, "node": node, "tolerance": tolerance, "begun": begun}
+    return CapacityResult.of(searches.capacity(model, hardware, slo, **loads, **how, **fields(words)))
+
+
+@takes(ServedEntryWords)
+@plain_arguments
+def service_capacity(
+    model: str,
+    hardware: str,
+    slo: str | Mapping[str, Any],
+    *,
+    share: float | str = SHARE,
+    tolerance: float = rates.TOLERANCE,
+    begun: Callable[[int], Callable[[int], None]] = lambda simulations: lambda done: None,
+    **words: "Unpack[CapacityKeys]",
+) -> ServiceCapacityResult:
+    """The largest rate at which a whole service keeps its limits, as `jaxroof capacity --router` finds it.
+
+    All replicas are simulated together, at rates that close in on the largest.
+
+    Args:
+      model, slo, share, begun: as of `sweeps.capacity`.
+      hardware: accelerator of the replicas; with `prefill`, of those that decode.
+      tolerance: of the rate, relative.
+      router, prefill, tiers, deployment, isl, osl, requests ...: as of `sweeps.serve`. Where nothing says how many
+        requests there are, 1,000 for every replica that decodes, and 8,000 at most.
+
+    Raises:
+      ValueError: one line that names what is wrong, its value and what is allowed.
+
+    Example:
+      sweeps.service_capacity("Llama-3.1-8B", "H100-SXM", "ttft=500ms,tpot=40ms", isl=1024, osl=128,
+        deployment={"dp": 4}, router="least_requests").load
+    """
+    how: dict[str, Any] = {"share": share, "tolerance": tolerance, "begun": begun}
+    return ServiceCapacityResult.of(rates.service_capacity(model, hardware, slo, **how, **fields(words)))

@@ -8,19 +8,22 @@ from sweeps.ask.keys import Table, like
 from sweeps.ask.words import CaseWords
 from sweeps.run.simulated.spec import ServeSpec
 
+SET = like(CaseWords, "overrides", key="set").metadata
+"""The word `set` as it is declared."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EntryWords(CaseWords):
     """Words of one deployment of one model, as a specification has them: numbers by their path are `set`."""
 
-    overrides: Table = like(CaseWords, "overrides", key="set")
+    overrides: Table = dataclasses.field(default_factory=dict, metadata=SET)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ServedEntryWords(ServeSpec):
     """Words of one simulated service; the same."""
 
-    overrides: Table = like(CaseWords, "overrides", key="set")
+    overrides: Table = dataclasses.field(default_factory=dict, metadata=SET)
 
 
 def fields(words: Mapping[str, Any]) -> dict[str, Any]:
