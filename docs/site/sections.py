@@ -35,7 +35,9 @@ def index(docs: Path, folder: str, title: str, listed: str) -> str:
     """The page of one section: its README.md, or pages in the order of docs/README.md; then all others."""
     own = docs / folder / "README.md"
     heads, *rows = ROW.findall(listed) or [("page", "content")]
-    cells = [(LINK.sub(r":doc:`\1 </\2>`", page), pages.plain(content)) for page, content in rows]
+    # The README.md of a section is its index page.
+    doc = [(LINK.sub(r":doc:`\1 </\2>`", page).replace("/README>`", "/index>`"), content) for page, content in rows]
+    cells = [(page, pages.plain(content)) for page, content in doc]
     links = LINK.findall(own.read_text(encoding="utf-8") if own.exists() else "\n".join(page for page, _ in rows))
     names = [str(path.relative_to(docs / folder).with_suffix("")) for path in sorted((docs / folder).rglob("*.md"))]
     known = [name for _, target in links if (name := target.removeprefix(f"{folder}/")) in names]

@@ -45,7 +45,7 @@ class Read(html.parser.HTMLParser):
 
 def test_a_verb_writes_what_it_says_as_a_page(tmp_path, capsys):
     path = tmp_path / "step.html"
-    assert main([*STEP, "--html", str(path)]) == 0
+    assert main([*STEP, "-v", "--html", str(path)]) == 0
     said, page = capsys.readouterr().out, Read(path.read_text())
     assert page.open == []
     assert page.rows[0][0] == "op" and page.rows[-1][0] == "total"
