@@ -62,4 +62,4 @@ def public_names(package: str, stub: str) -> "tuple[list[str], Callable[[str], o
         """Names that `dir` shows: the public ones alone, without modules that happen to be imported."""
         return sorted(homes)
 
-    return [name for name in sorted(homes) if not name.startswith("__")], found, listed
+    return [public for public in sorted(homes) if public[:2] != "__"], found, listed

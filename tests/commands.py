@@ -10,7 +10,9 @@ def printed(capsys, *words, progress: bool = False) -> str:
     Args:
       progress: on a slow machine there may be lines of progress on stderr.
     """
-    return shown(capsys, *words, "-v", progress=progress)
+    # JSON is whole as it is, and states the command.
+    whole = () if "--json" in words else ("-v",)
+    return shown(capsys, *words, *whole, progress=progress)
 
 
 def shown(capsys, *words, progress: bool = False) -> str:

@@ -19,6 +19,7 @@ def json_text(record: object, indent: int | None = 2) -> str:
 
     command = COMMAND.get()
     if isinstance(record, dict) and command is not None:
-        record = {**record, "command": command}
+        # A record that states its own command is of another one than this process's.
+        record = record if "command" in record else {**record, "command": command}
     # JSON has neither NaN nor infinity: they become null, and the encoder refuses what is left.
     return json.dumps(finite(record), indent=indent, allow_nan=False)

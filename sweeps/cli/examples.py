@@ -42,7 +42,7 @@ _ITERATION: "dict[str, Any]" = {
 HELP = {
     # price
     "request": Help(
-        "--hardware H100-SXM --model Llama-3.1-70B --tp 4 --isl 2048 --osl 256 --batch 32",
+        "--hardware H100-SXM --model Llama-3.1-8B --isl 2048 --osl 256",
         "--hardware B200-SXM --model gpt-oss-120b --isl 1024 --osl 512 --set hardware.memory.hbm.bandwidth=10TB/s",
         needs=f"{_NAMES} --isl --osl",
         question=f"{_NAMES} --isl --osl --batch --cached",

@@ -33,7 +33,7 @@ def overview() -> str:
     lines.append("")
     for verb in FIRST:
         lines += _command(f"jaxroof {verb} {HELP[verb].examples[0]}", width)
-    lines += ["", "jaxroof VERB --help: its flags and examples; also --version, and completion bash, zsh or fish"]
+    lines += ["jaxroof VERB --help: its flags and examples; also --version, and completion bash, zsh or fish"]
     return "\n".join(_shortened(line, width) for line in lines) + "\n"
 
 

@@ -262,7 +262,7 @@ def test_a_closed_pipe_is_no_traceback():
     script = "import sys; from sweeps.cli import main; sys.exit(main())"
     command = f"{sys.executable} -c '{script}' hardware | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
-    assert done.stderr == "" and done.stdout.split()[:2] == ["16", "bit"]
+    assert done.stderr == "" and "accelerators of" in done.stdout
 
 
 def test_help_does_not_import_jax():
@@ -295,7 +295,7 @@ output = { variables = ["tpot", "feasible"] }
 def test_notes_of_a_sweep_are_printed_once(tmp_path, capsys):
     (tmp_path / "two.toml").write_text(TWO)
     lines = printed(capsys, "sweep", str(tmp_path / "two.toml"), "-o", str(tmp_path / "two.nc")).splitlines()
-    notes = [line.removeprefix("note  ") for line in lines if line.startswith("note")]
+    notes = [line.removeprefix("note").strip() for line in lines if line.startswith("note")]
     assert "Llama-3.1-8B, Llama-3.1-70B: weights bf16 (from torch_dtype)" in notes
     assert sum("network: assumption" in note for note in notes) == 1
     plain = [note.partition(": ")[2] if note.startswith(("Llama", "H")) else note for note in notes]

@@ -78,6 +78,7 @@ def same(capsys, words: dict, progress: bool = False) -> dict:
     """Everything that the command prints with --json, which has to be what the function returns."""
     given = {name: value for name, value in words.items() if value is not None}
     shown = json.loads(printed(capsys, *flags(given), "--json", progress=progress), parse_constant=pytest.fail)
+    del shown["command"]
     found = sweeps.compare(**words).record()
     for record in (shown, found):
         record["tried"] = {name: count for name, count in record["tried"].items() if not name.endswith("seconds")}

@@ -86,7 +86,7 @@ def test_a_row_is_simulated_as_it_was_found(capsys, result):
     flags += ("--isl", 300, "--osl", 20, "--requests", 20, "--slo", "ttft=1s,tpot=30ms")
     policy = ("--policy", "max_sequences=16", "--policy", "token_budget=1024")
     by_hand = json.loads(printed(capsys, "serve", *flags, *policy, "--json"))
-    assert {**found, "seconds": 0} == {**by_hand, "seconds": 0}
+    assert {**found, "seconds": 0, "command": ""} == {**by_hand, "seconds": 0, "command": ""}
     assert found["requests"] == 20 and found["policy"]["max_sequences"] == 16
 
 
@@ -114,5 +114,5 @@ def test_a_row_of_pools_is_served_by_all_replicas_of_both(capsys, result):
     policy = [part for name, value in SPLIT["spec"]["policy"].items() for part in ("--policy", f"{name}={value}")]
     prefill = [part for setting in pool for part in ("--prefill", setting)]
     by_hand = json.loads(printed(capsys, "serve", *flags, *prefill, *policy, "--json"))
-    assert {**found, "seconds": 0} == {**by_hand, "seconds": 0}
+    assert {**found, "seconds": 0, "command": ""} == {**by_hand, "seconds": 0, "command": ""}
     assert found["metrics"]["devices"] == 2 * 4 + 3 * 2

@@ -13,7 +13,7 @@ WORDS = [*BASE, "--dp", "2", "--pp", "2", "--zero", "1", "--schedule", "interlea
 
 
 def test_tables(capsys):
-    assert main(WORDS) == 0
+    assert main([*WORDS, "-v"]) == 0
     text = capsys.readouterr().out
     for expected in ("Llama-2-7B on 4 x H100-SXM (pp 2, dp 2)", "ZeRO-1, interleaved, 2 chunks", "optimizer", "bubble"):
         assert expected in text

@@ -32,7 +32,7 @@ def test_the_command_writes_a_file_with_an_entry_of_every_kind_it_prices(tmp_pat
     pandas.concat([invented_rows("Tesla_T4"), invented_rows("AMD_Instinct_MI100")]).to_parquet(
         tmp_path / "other" / FILE
     )
-    assert main(["--data", str(tmp_path), "-o", str(tmp_path / "fit.toml"), "-v"]) == 0
+    assert main(["--data", str(tmp_path), "-o", str(tmp_path / "fit.toml")]) == 0
     fit = hwspaces.efficiency(str(tmp_path / "fit.toml"))
     priced = [kind for kind in KINDS if getattr(fit.efficiency, kind) is not None]
     assert priced == ["linear", "experts", "prefill_attention", "decode_attention", "elementwise"]

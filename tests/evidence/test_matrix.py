@@ -83,7 +83,7 @@ def test_a_folder_without_data_is_refused_in_one_line(tmp_path, capsys):
 def test_a_small_source_is_scored_checked_and_fails_where_it_is_worse(tmp_path, capsys):
     """Published training runs against their own figures, and against figures of which one is half as large."""
     rows = tmp_path / "rows.nc"
-    assert matrix.main(["--data", str(MEASURED), "--only", "runs", "-o", str(rows), "-v"]) == 0
+    assert matrix.main(["--data", str(MEASURED), "--only", "runs", "-o", str(rows)]) == 0
     with matrix.xr.open_dataset(rows) as found:
         now = cells(matrix.parts_of(found)[0])
     largest = max(now, key=lambda cell: now[cell].rows)

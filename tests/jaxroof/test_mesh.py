@@ -31,6 +31,9 @@ NAMES_GROUPS = {
     "sweeps/ask/training.py",  # layouts of training that are tried
     "sweeps/measure/validate/serving/serving_points.py",  # a column of measured files
     "sweeps/studies/compare/trust.py",  # what was measured
+    "sweeps/entries/cases.py",  # an example
+    "sweeps/reports/facts.py",  # names of axes in words
+    "sweeps/ui/state.py",  # a control
 }
 """Files that name one axis of the mesh, the groups of requests; the others ask for what it does."""
 

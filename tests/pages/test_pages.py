@@ -78,7 +78,7 @@ def test_a_word_of_a_comment_that_is_none_is_refused(tmp_path):
 def test_an_output_is_that_of_its_command_or_its_error(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
-        '<!-- output keep "^H100-SXM " of jaxroof hardware -->\n```\n```\n\n'
+        '<!-- output keep "^H100-SXM " of jaxroof hardware -v -->\n```\n```\n\n'
         "<!-- output refused of jaxroof step --hardware no-such -->\n```\n```\n"
         "<!-- output of jaxroof step --hardware no-such -->\n```\n```\n",
         encoding="utf-8",

@@ -30,7 +30,7 @@ def test_rows_are_those_of_each_precision_alone():
     ("words", "said"),
     [
         (("--weights", "bf16,fp7"), "fp7"),
-        (("--weights", "bf16,fp8", "-o", "all.nc"), "places of several weights are not one dataset"),
+        (("--weights", "bf16,fp8", "-o", "all.nc"), "candidates of several weights are not one dataset"),
         (("--weights", "bf16,fp8", "--static"), "weights"),
     ],
 )
@@ -39,7 +39,8 @@ def test_what_cannot_be_ranked_together_is_one_line(capsys, words, said):
     assert said in refused(capsys, "compare", *asked, *words)
 
 
-def test_a_comparison_is_a_line_in_a_notebook():
+def test_a_comparison_is_a_screen_in_a_notebook():
     found = compare("Llama-3.1-8B", "ttft=1s,tpot=30ms", weights="bf16", **KEYS)
-    assert repr(found).startswith("<Comparison of Llama-3.1-8B by ") and len(repr(found)) < 200
-    assert f"best {found.rows[0].devices} x {found.rows[0].hardware}" in repr(found)
+    lines = repr(found).splitlines()
+    assert lines[0].startswith("Llama-3.1-8B: requests of ") and len(lines) <= 12 and max(map(len, lines)) <= 100
+    assert lines[1].startswith(f"{found.rows[0].devices} x {found.rows[0].hardware} as ")

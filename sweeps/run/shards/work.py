@@ -153,7 +153,8 @@ class ShardWork:
     def _pruning(self, groups: Groups) -> Any:
         """The search that leaves out what cannot be kept; None where every point is computed."""
         # It is made of loops of machine code, whose library is an extra.
-        if not self.spec.prune or self.plan.compiler.name != "llvm":
+        compiler = getattr(self.plan, "compiler", None)  # a plan of simulations has none
+        if not self.spec.prune or compiler is None or compiler.name != "llvm":
             return None
         from sweeps.run.pruned.search import pruning
 
