@@ -38,4 +38,4 @@ def mapped() -> dict:
         "axes": {"hardware.memory.hbm.bandwidth": ["1TB/s", "3TB/s", "9TB/s"]},
     }
     knobs = ["hardware.memory.hbm.bandwidth", "hardware.matrix.bf16", "hardware.memory.l2.bandwidth"]
-    return called(sweeps.sensitivity, source, metrics=["step_time"], knobs=knobs)
+    return called(lambda: sweeps.sensitivity(source, metrics=["step_time"], knobs=knobs).dataset)
