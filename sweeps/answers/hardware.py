@@ -215,9 +215,11 @@ PEAKS = ("matrix.bf16", "matrix.fp16", "matrix.fp8", "matrix.fp4", "matrix.int8"
 
 
 def brief_entry(entry: Any) -> Any:
-    """What is asked most of an accelerator."""
-    from hwspaces import formatted, leaf_unit
+    """What is asked most of an accelerator, and which of its figures are estimates."""
+    from hwspaces import catalogue, formatted, leaf_unit
+    from hwspaces.accelerators.described import estimates_of
     from sweeps.answers.brief import Brief
+    from sweeps.studies.estimates import LEAST, effects_of_estimates
 
     def shown(path: str) -> str:
         return formatted(entry.figures[path], leaf_unit(path)) if path in entry.figures else "unknown"
@@ -229,7 +231,15 @@ def brief_entry(entry: Any) -> Any:
     facts += [("TDP", shown("power.tdp"))] if "power.tdp" in entry.figures else []
     facts += [("price", entry.price.text)] if entry.price is not None else []
     facts += [("also called", ", ".join(entry.aliases))] if entry.aliases else []
-    return Brief(asked=entry.name, facts=tuple(facts), next=f"jaxroof request --hardware {entry.name}")
+    if estimates := estimates_of(entry):
+        paths = [one.path for one in effects_of_estimates(entry)]
+        words = (
+            f"{len(estimates)} figures; {len(paths)} change a step's time by {LEAST:.1%} or more: {', '.join(paths)}"
+        )
+        facts.append(("estimates", words))
+    # A file of one's own is named by its path.
+    name = entry.name if entry.name in catalogue() else entry.file or entry.name
+    return Brief(asked=entry.name, facts=tuple(facts), next=f"jaxroof request --hardware {name}")
 
 
 COLUMNS = {
