@@ -23,6 +23,7 @@ smartquotes = False  # -- of a flag is no dash
 
 # Notebooks run when the site is built; a cell that fails, or takes long, fails the build.
 nb_execution_mode = "cache"
+nb_execution_in_temp = True  # what notebooks write is no part of the pages
 nb_execution_cache_path = str(ROOT / "build" / "notebooks")
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
