@@ -1,4 +1,4 @@
-"""What is published beside the code: metadata, distributions, recipe, paper and templates agree and are well formed."""
+"""Metadata, distributions, recipe, paper and templates: they agree, and are well formed."""
 
 import importlib.util
 import re

@@ -206,7 +206,7 @@ def _brief(optimum: Optimum) -> Brief:
     values = zip(problem.variables, optimum.designs[0], strict=True)
     settings = [f"{knob.name} {_shown(problem.label(knob, found), knob)}" for knob, found in values]
     held = [one for one in optimum.active if abs(one.elasticity) >= LEAST]
-    holds = ", ".join(f"{one.name} ({0.01 * one.elasticity * 100.0:+.2f} % for 1 % more)" for one in held)
+    holds = ", ".join(f"{one.name} ({one.elasticity:+.2f} % for 1 % more)" for one in held)
     grid = []
     if optimum.grid_objectives is not None:
         ratio = _ratio(optimum.grid_objectives[0], optimum.objectives[0][0])

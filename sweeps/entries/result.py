@@ -1,4 +1,4 @@
-"""What an entry point returns: the object of its study, with what every answer has in Python."""
+"""Answers of entry points: the object of a study, with what every answer has in Python."""
 
 import functools
 import os
