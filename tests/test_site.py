@@ -2,7 +2,6 @@
 
 import html.parser
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.cli.verbs import VERBS
+from tests import chromium
 
 for package in ("sphinx", "myst_nb", "furo"):
     pytest.importorskip(package, reason="the site needs Sphinx: pip install '.[docs]'")
@@ -123,12 +123,10 @@ def test_cells_of_the_matrix_have_colours_by_their_figures(site):
 
 
 def test_search_works_from_files(site):
-    browsers = pytest.importorskip("playwright.sync_api", reason="clicks need Playwright: pip install playwright")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
+    pytest.importorskip("playwright.sync_api", reason="clicks need Playwright: pip install playwright")
+    if chromium.PROGRAM is None:
         pytest.skip("clicks need Chromium: apt-get install chromium")
-    with browsers.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium.browser() as browser:
         page = browser.new_page(viewport={"width": 1400, "height": 900})
         asked = []
         page.on("request", lambda request: asked.append(request.url))
@@ -143,7 +141,6 @@ def test_search_works_from_files(site):
         for name in ("index", "evidence/matrix", "reference/numbers", "reference/api/jaxroof", "guide/serving"):
             page.goto((site / f"{name}.html").as_uri())
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
-        browser.close()
     assert all(url.startswith(("file:", "data:")) for url in asked)
 
 

@@ -6,21 +6,10 @@ import shlex
 from pathlib import Path
 
 from docs.site import pages
-from sweeps.cli import outputs, verbs
+from sweeps.cli.examples import HELP, Help
+from sweeps.cli.outputs import form_arguments
 from sweeps.cli.parser import Parser, _leaves
-
-try:
-    from sweeps.cli.examples import HELP
-except ImportError:
-    HELP = {}
-
-VERBS = verbs.VERBS
-
-GROUPS = getattr(verbs, "GROUPS", {"": VERBS})
-"""Group of tasks -> its verbs."""
-
-DECLARE = getattr(outputs, "form_arguments", None) or outputs.page_argument
-"""Declares the arguments that every verb has."""
+from sweeps.cli.verbs import GROUPS, VERBS
 
 ABOUT = """One page per verb, generated from what ``jaxroof VERB --help`` reads. :doc:`/reference/command_line` says
 which verb answers which question, and what holds for all of them."""
@@ -49,14 +38,14 @@ def parser_of(verb: str) -> argparse.ArgumentParser:
     parser = Parser(prog=f"jaxroof {verb}")
     importlib.import_module(f"sweeps.cli.{verb}").arguments(parser)
     for leaf in _leaves(parser):
-        DECLARE(leaf)
+        form_arguments(leaf)
     return parser
 
 
 def described(parser: argparse.ArgumentParser, level: int) -> list[str]:
     """Usage, examples, arguments in their groups, and words that may follow, each with the same."""
     parts = [f".. code-block:: text\n\n   {usage(parser)}", f".. program:: {parser.prog}"]
-    examples = getattr(HELP.get(parser.prog.removeprefix("jaxroof ")), "examples", ())
+    examples = HELP.get(parser.prog.removeprefix("jaxroof "), Help()).examples
     commands = [command(f"{parser.prog} {example}") for example in examples]
     if commands:
         parts += [pages.title("Examples", level), ".. code-block:: sh\n\n" + pages.indented("\n".join(commands))]

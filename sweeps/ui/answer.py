@@ -7,6 +7,7 @@ import numpy as np
 from hwspaces import quantity
 from jaxroof.jobs import job_of
 from sweeps.answers import shared, tables
+from sweeps.answers.request import batch_text
 from sweeps.ask.cases import Case
 from sweeps.run.answer import Answer, OpAnswer, answer
 from sweeps.run.evaluate import evaluate
@@ -43,8 +44,7 @@ def record(state: State) -> dict[str, Any]:
     result = answer(case)
     metrics: dict[str, Any] = result.metrics
     work = case.scenario.workload
-    text = f"{work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens"
-    title, setting = tables.heading(case, text, {}).split("\n")
+    title, setting = tables.heading(case, batch_text(case), {}).split("\n")
     # One output token comes from the prefill: there is no decoding to show.
     steps = {name: ops for name, ops in result.steps.items() if name == "prefill" or work.osl > 1.0}
     return {

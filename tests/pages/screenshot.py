@@ -2,17 +2,13 @@
 
 import argparse
 import pathlib
-import shutil
+
+from tests.chromium import browser
 
 WIDTH, HEIGHT = 1280, 1400
 
 DRAWN = "[...document.querySelectorAll('figure.chart')].every(one => one.dataset.drawn)"
 """Whether all charts of a report are there, in JavaScript."""
-
-
-def chromium() -> str | None:
-    """Path of a browser; None where none is installed."""
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def screenshot(
@@ -29,19 +25,12 @@ def screenshot(
     Raises:
       ModuleNotFoundError: playwright or a browser is not installed.
     """
-    from playwright.sync_api import sync_playwright
-
-    program = chromium()
-    if program is None:
-        raise ModuleNotFoundError("no browser", name="chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+    with browser() as found:
         size = {"width": width, "height": height or HEIGHT}
-        opened = browser.new_page(viewport=size, color_scheme="dark" if dark else "light")
+        opened = found.new_page(viewport=size, color_scheme="dark" if dark else "light")
         opened.goto(page.resolve().as_uri())
         opened.wait_for_function(DRAWN, timeout=60_000)
         opened.screenshot(path=str(picture), full_page=height is None)
-        browser.close()
 
 
 def main() -> None:

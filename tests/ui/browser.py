@@ -1,18 +1,16 @@
-"""The explorer as a process of its own, and a browser that shows it."""
+"""The explorer as a process of its own, and its page as a picture."""
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+from tests.chromium import browser
 
-PROGRAM = shutil.which("chromium") or shutil.which("google-chrome")
-"""The browser; None where this machine has none."""
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 SIZES: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1280, "height": 900}},
@@ -37,17 +35,6 @@ def explorer() -> Iterator[str]:
         assert line.startswith("jaxroof explorer at http://127.0.0.1:"), line + running.stderr.read()
         yield line.split()[3]
         running.kill()
-
-
-@contextlib.contextmanager
-def browser() -> Iterator[Any]:
-    """Chromium without a window, driven by playwright."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 def screenshot(query: str, path: Path, size: str = "light") -> None:

@@ -8,16 +8,16 @@ import time
 import pytest
 
 from sweeps.ui.state import DEFAULT, query_of
-from tests.ui import browser as browsers
+from tests import chromium
 from tests.ui.browser import SIZES
 
 pytest.importorskip("playwright.sync_api", reason="clicks need playwright: pip install playwright")
-pytestmark = pytest.mark.skipif(browsers.PROGRAM is None, reason="clicks need chromium on the path")
+pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="clicks need chromium on the path")
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with browsers.browser() as browser:
+    with chromium.browser() as browser:
         yield browser
 
 

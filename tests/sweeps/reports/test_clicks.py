@@ -8,19 +8,18 @@ import pytest
 
 import sweeps
 from hwspaces.files.extras import installing
-from tests.pages.screenshot import DRAWN, chromium
+from tests import chromium
+from tests.pages.screenshot import DRAWN
 
 pytest.importorskip("altair", reason=installing("report"))
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives a browser: pip install playwright")
-pytestmark = pytest.mark.skipif(chromium() is None, reason="chromium is not installed")
+pytest.importorskip("playwright.sync_api", reason="playwright drives a browser: pip install playwright")
+pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="chromium is not installed")
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+    with chromium.browser() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
