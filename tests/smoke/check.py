@@ -12,9 +12,11 @@ import pathlib
 import random
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
+import urllib.request
 
 LLAMA = "--hardware H100-SXM --model Llama-3.1-8B --efficiency derated"
 LENGTHS = "--isl 512 --osl 64"
@@ -48,7 +50,6 @@ VERBS = {
     "plot": "plot merged.nc -o merged.png",
     "report": "report ranking.json merged.nc -o report.html",
     "bench": "bench -o cpu.nc --budget 1s --only copy --precision fp32",
-    "ui": "ui --help",  # it runs until it is stopped
     "hardware": "hardware H100-SXM",
     "space": "space show gpu-n3",
     "models": "models",
@@ -95,7 +96,7 @@ constraints = { tpot = { max = "12ms" } }
 
 def main() -> None:
     """Run every check in the present folder; the first failure ends it."""
-    checks = (installed, command, surroundings, verbs, readme, compilers, gradient, prices, libraries)
+    checks = (installed, command, surroundings, verbs, explorer, readme, compilers, gradient, prices, libraries)
     for check in checks:
         begun, clock = time.perf_counter(), time.process_time()
         check()
@@ -153,9 +154,24 @@ def verbs() -> None:
     """Every verb answers, and a service with all mechanisms."""
     from sweeps.cli.verbs import VERBS as known
 
-    assert set(VERBS) == set(known), set(VERBS) ^ set(known)
+    assert {*VERBS, "ui"} == set(known), {*VERBS, "ui"} ^ set(known)
     for words in (*VERBS.values(), *SERVICES):
         said(words)
+
+
+def explorer() -> None:
+    """The explorer answers in a process of its own until it is stopped."""
+    command = [pathlib.Path(sys.prefix, "bin", "jaxroof"), "ui", "--no-open", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        address = re.search(r"http://127\.0\.0\.1:\d+/", running.stdout.readline())
+        try:
+            assert address is not None
+            with urllib.request.urlopen(f"{address[0]}answer?model=Llama-3.1-8B&tp=1") as answer:
+                assert json.load(answer)["figures"]
+        finally:
+            running.send_signal(signal.SIGINT)
+    assert running.returncode == 130, running.returncode
 
 
 def readme() -> None:
@@ -285,8 +301,11 @@ def said(words: str) -> str:
 
     out, errors = io.StringIO(), io.StringIO()
     begun = time.process_time()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        status = run(shlex.split(words))
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            status = run(shlex.split(words))
+    except SystemExit as end:  # it would end the checks as if all were well
+        raise AssertionError(f"jaxroof {words} ended the process: {end.code}") from None
     print(f"  {time.process_time() - begun:5.1f} s of CPU  jaxroof {words}", flush=True)
     assert status == 0 and out.getvalue(), f"jaxroof {words}: status {status}: {errors.getvalue()[-2000:]}"
     return out.getvalue()

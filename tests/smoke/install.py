@@ -17,7 +17,7 @@ import venv
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXTRAS = ("plot", "report", "validate", "traces", "optimize", "pymoo", "optuna", "dask", "llvm", "completion")
+EXTRAS = ("plot", "report", "validate", "traces", "optimize", "pymoo", "optuna", "dask", "llvm", "completion", "ui")
 PACKAGES = ("jaxroof", "hwspaces", "workloads", "sweeps")
 
 
