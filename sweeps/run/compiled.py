@@ -75,13 +75,14 @@ def _program(function: Callable[..., Any], base: Scenario, settings: Settings, w
     if way.loops and loops_known():
         # All that points share is compiled into loops: the base, and settings that do not vary.
         shared = tuple(float(leaf) for leaf in leaves if not np.ndim(leaf))
-        looped = _kept((*kind, id(base), shared), base, lambda: _looped(function, base, settings))
+        looped = _kept(("loops", *kind, id(base), shared), base, lambda: _looped(function, base, settings))
         if looped is not None:
             return looped
     # A base whose numbers are compiled in is known by identity; else its structure is enough.
     own = id(base) if way.constants else jax.tree.structure(base)
     return given(
-        _kept((*kind, own, way.options), base, lambda: _mapped(function, base, along, way)), "program of these points"
+        _kept(("mapped", *kind, own, way.options), base, lambda: _mapped(function, base, along, way)),
+        "program of these points",
     )
 
 

@@ -1,4 +1,4 @@
-"""Outputs and files of a page's commands and examples as they are today, made in a folder of their own."""
+"""Outputs and files of a page's commands and examples as they are today, run in a folder of their own."""
 
 import contextlib
 import io
@@ -29,12 +29,12 @@ class Made:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
         self._names: dict = {}
-        self._printed: dict[tuple[str, bool], str] = {}  # by command, and whether it is refused
+        self._printed: dict[tuple[str, bool], str] = {}  # by command or Python, and whether it is refused
         for name in LINKED:
             (folder / name).symlink_to(ROOT / name)
 
     def of(self, block: Block) -> str | pathlib.Path:
-        """The text of an output, or the path of a picture.
+        """The text of an output or file, or the path of a picture; nothing of what is only run.
 
         Raises:
           ValueError: one line that names the command, and where it fails.
@@ -44,9 +44,11 @@ class Made:
             if block.kind == "file":
                 pathlib.Path(block.file).write_text(block.text, encoding="utf-8")
                 return block.text
-            printed = self._run(block.code) if block.code is not None else ""
+            printed = "" if block.code is None else self._run(block.code)
             for command in block.commands:
                 printed = self._output(block, command)
+        if block.kind == "run":
+            return block.text
         if block.kind == "output":
             return block.shown.of(printed)
         picture = self.folder / block.file
@@ -66,18 +68,23 @@ class Made:
         if (command, block.refused) not in self._printed:
             from sweeps.cli import main
 
+            words, file = words_of(command)
             with _captured() as (printed, errors), _as_users_have_it():
-                status = main(words_of(command))
+                status = main(words)
             error = errors.getvalue().strip()
             if status != (2 if block.refused else 0):
                 raise ValueError(f"status {status} of {command}: {(error.splitlines() or [''])[-1]}")
             self._printed[command, block.refused] = f"{error}\n" if block.refused else printed.getvalue()
+            if file is not None:
+                pathlib.Path(file).write_text(printed.getvalue(), encoding="utf-8")
         return self._printed[command, block.refused]
 
     def _run(self, code: str) -> str:
-        with _captured() as (printed, _), _as_users_have_it():
-            exec(compile(code, "example", "exec"), self._names)
-        return printed.getvalue()
+        if (code, False) not in self._printed:
+            with _captured() as (printed, _), _as_users_have_it():
+                exec(compile(code, "example", "exec"), self._names)
+            self._printed[code, False] = printed.getvalue()
+        return self._printed[code, False]
 
 
 @contextlib.contextmanager

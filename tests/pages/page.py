@@ -1,6 +1,6 @@
-"""Blocks of a page whose text, or whose picture, a command or an example makes.
+"""Blocks of a page: commands and Python that are run in their order, and texts and pictures that they make.
 
-A comment above a block says what it is:
+Commands (`sh`) and Python are run as they are. A comment above a block says what it is otherwise:
 
     <!-- output -->                             what the first command of the block above prints, or its Python prints
     <!-- output of jaxroof step ... -->         what this command prints
@@ -11,6 +11,8 @@ A comment above a block says what it is:
     <!-- picture a.png of jaxroof report a.nc -o a.html -->    as a browser shows it
     <!-- output refused of jaxroof price ... -->  the error of this command, which ends with status 2
     <!-- file mymodule.py -->                   the block below is this file, for the commands after it
+    <!-- slow -->                               commands or Python that take more than ten seconds
+    <!-- not run: it needs a cluster -->        commands or Python that are not run, and why
 
 `slow` is a block that takes more than ten seconds: `make docs-check` looks at it, and the test suite does not. `within`
 is the tolerance of numbers when the page is checked; by default their last printed digit may differ by one.
@@ -24,16 +26,15 @@ import dataclasses
 import pathlib
 import re
 import shlex
-from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = (
     ROOT / "README.md",
-    *sorted((ROOT / "docs" / "guide").glob("*.md")),
-    *sorted((ROOT / "docs" / "learn").glob("*.md")),
+    ROOT / "docs" / "index.md",
+    *(page for room in ("guide", "learn", "reference") for page in sorted((ROOT / "docs" / room).glob("*.md"))),
 )
 
-COMMENT = re.compile(r"<!-- (output|picture|file)\b(.*?) -->\n+", re.S)
+COMMENT = re.compile(r"<!-- (output|picture|file|slow|not run:)(?![\w-])(.*?) -->\n+", re.S)
 FENCED = re.compile(r"```(\w*)\n(.*?)```\n", re.S)
 IMAGE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 OPTION = re.compile(
@@ -82,14 +83,14 @@ class Shown:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """One block that is made."""
+    """One block that is made, or run."""
 
     page: pathlib.Path
-    kind: str  # "output", "picture" or "file"
+    kind: str  # "output", "picture", "file" or "run"
     span: tuple[int, int]  # of its text in the page
     text: str  # as the page has it; of a picture its path
-    commands: tuple[str, ...]  # that make it, without line breaks
-    code: str | None  # Python that prints it
+    commands: tuple[str, ...]  # that make it or are it, without line breaks
+    code: str | None  # Python that prints it or is it
     shown: Shown = Shown()
     slow: bool = False
     refused: bool = False  # the output is the error of the command
@@ -103,38 +104,70 @@ class Block:
         return self.page.read_text(encoding="utf-8")[: self.span[0]].count("\n") + 1
 
 
-def blocks(page: pathlib.Path) -> Iterator[Block]:
-    """Blocks of a page that are made, in their order.
+def blocks(page: pathlib.Path) -> list[Block]:
+    """Blocks of a page that are made or run, in their order.
 
     Raises:
       ValueError: one line that names page and comment: nothing below it, or nothing above it that makes it.
     """
     text = page.read_text(encoding="utf-8")
+    comments = {}
     for comment in COMMENT.finditer(text):
-        kind, words = comment[1], re.sub(r"\s*\n\s*", " ", comment[2]).strip()
-        below = (IMAGE if kind == "picture" else FENCED).match(text, comment.end())
+        below = (IMAGE if comment[1] == "picture" else FENCED).match(text, comment.end())
         if below is None:
-            raise ValueError(f"{page.name}: no block below <!-- {kind} {words} -->")
-        said, _, command = words.partition("of jaxroof ")
-        said, shot, query = said.partition(" of explorer ")
-        commands = tuple(f"jaxroof {part}".strip() for part in command.split("; jaxroof ")) if command else ()
-        code = None
-        if kind == "output" and not commands:
-            commands, code = _above(text[: comment.start()])
-            if not commands and code is None:
-                raise ValueError(f"{page.name}: no command above <!-- {kind} {words} -->")
-        group = 1 if kind == "picture" else 2
-        yield Block(
-            page=page,
-            kind=kind,
-            span=below.span(group),
-            text=below[group],
-            commands=commands,
-            code=code,
-            file=said.split()[0] if kind != "output" else "",
-            query=query if shot else None,
-            **_options(said if kind == "output" else "", page),
-        )
+            raise ValueError(f"{page.name}: no block below {comment[0].strip()}")
+        comments[below.start()] = comment
+    made = []
+    for place in sorted({*comments, *(found.start() for found in FENCED.finditer(text))}):
+        comment = comments.get(place)
+        if comment is None or comment[1] == "slow":
+            made += _run(page, text, place, slow=comment is not None)
+        elif comment[1] != "not run:":
+            made.append(_made(page, text, comment))
+    # What a slow output shows is slow already where it stands alone.
+    slow = {source for block in made if block.kind == "output" and block.slow for source in (*block.commands, block.code)}
+    return [
+        dataclasses.replace(block, slow=block.slow or not slow.isdisjoint((*block.commands, block.code or "")))
+        for block in made
+    ]
+
+
+def _run(page: pathlib.Path, text: str, place: int, slow: bool) -> list[Block]:
+    """The block at a place of the text, where it has commands or Python."""
+    found = FENCED.match(text, place)
+    assert found is not None
+    commands = _commands(found[2]) if found[1] == "sh" else ()
+    code = found[2] if found[1] == "python" else None
+    if not commands and code is None:
+        return []
+    return [Block(page, "run", found.span(2), found[2], commands, code, slow=slow)]
+
+
+def _made(page: pathlib.Path, text: str, comment: re.Match[str]) -> Block:
+    """The block below a comment that says what makes it."""
+    kind, words = comment[1], re.sub(r"\s*\n\s*", " ", comment[2]).strip()
+    below = (IMAGE if kind == "picture" else FENCED).match(text, comment.end())
+    assert below is not None
+    said, _, command = words.partition("of jaxroof ")
+    said, shot, query = said.partition(" of explorer ")
+    commands = tuple(f"jaxroof {part}".strip() for part in command.split("; jaxroof ")) if command else ()
+    code = None
+    if kind == "output" and not commands:
+        commands, code = _above(text[: comment.start()])
+        if not commands and code is None:
+            raise ValueError(f"{page.name}: no command above <!-- {kind} {words} -->")
+    group = 1 if kind == "picture" else 2
+    return Block(
+        page=page,
+        kind=kind,
+        span=below.span(group),
+        text=below[group],
+        commands=commands,
+        code=code,
+        file=said.split()[0] if kind != "output" else "",
+        query=query if shot else None,
+        **_options(said if kind == "output" else "", page),
+    )
 
 
 def unmarked(page: pathlib.Path) -> list[str]:
@@ -147,9 +180,10 @@ def unmarked(page: pathlib.Path) -> list[str]:
     return [found[2].splitlines()[0] for found in outputs] + [found[1] for found in pictures]
 
 
-def words_of(command: str) -> list[str]:
-    """Arguments of a command after `jaxroof`."""
-    return shlex.split(command, comments=True)[1:]
+def words_of(command: str) -> tuple[list[str], str | None]:
+    """Arguments of a command after `jaxroof`, and the file that its output goes to."""
+    words = shlex.split(command, comments=True)[1:]
+    return (words[:-2], words[-1]) if words[-2:-1] == [">"] else (words, None)
 
 
 def _above(text: str) -> tuple[tuple[str, ...], str | None]:

@@ -11,8 +11,11 @@ from jaxroof.jobs import JOBS
 from sweeps.ask.axes import Axis, leaf, leaf_paths
 from sweeps.ask.cases import case
 from sweeps.ask.question import Question
+from sweeps.run.compiled import called
 from sweeps.run.engine import Plan
+from sweeps.run.points import Points
 from sweeps.run.precision import precision
+from sweeps.run.ways import Way
 
 llvm = pytest.importorskip("llvmlite", reason="machine code needs llvmlite: pip install '.[llvm]'")
 
@@ -262,6 +265,16 @@ def test_xla_computes_what_has_no_node(monkeypatch):
     assert plan.compiler.name == "xla" and list(plan.software) == ["jaxlib"]
     with pytest.raises(Unsupported):
         Plan(question, (), compiler="llvm")
+
+
+def test_xla_computes_designs_that_have_no_loops(monkeypatch):
+    """As users have it: options of the compiler that are none, which tests set."""
+    monkeypatch.setattr("sweeps.run.native.graph.BINARY", ())
+    base = case("request", "H100-SXM", "Llama-3.1-8B", workload=REQUEST).scenario
+    part = Points(np.arange(3), ({"workload.batch": np.array([1.0, 2.0, 4.0], np.float32)},))
+    way = Way(constants=True, loops=True)
+    found = called(lambda scenario: 2.0 * scenario.workload.batch, base, part, way, (), lambda points: None)
+    np.testing.assert_allclose(found, [2.0, 4.0, 8.0])
 
 
 def test_without_llvmlite_the_command_to_install_it(monkeypatch):
