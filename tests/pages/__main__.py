@@ -13,7 +13,7 @@ from tests.pages.page import PAGES, ROOT, Block, blocks
 def main() -> None:
     """Every page, or those that are named; a line for every block that has changed or cannot be made."""
     parser = argparse.ArgumentParser(prog="python -m tests.pages", description=__doc__)
-    parser.add_argument("pages", nargs="*", type=pathlib.Path, help="pages (default: README.md, guide, learn, reference)")
+    parser.add_argument("pages", nargs="*", type=pathlib.Path, help="pages (default: README.md, docs but for evidence)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where something differs")
     parser.add_argument("--quick", action="store_true", help="leave blocks marked slow, and pictures, as they are")
     options = parser.parse_args()

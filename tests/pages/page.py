@@ -99,6 +99,11 @@ class Block:
     query: str | None = None  # of the explorer's URL, whose page the picture is
 
     @property
+    def sources(self) -> set[str]:
+        """Commands and Python that make it or are it."""
+        return {*self.commands, *([] if self.code is None else [self.code])}
+
+    @property
     def line(self) -> int:
         """Line of the page at which its text begins."""
         return self.page.read_text(encoding="utf-8")[: self.span[0]].count("\n") + 1
@@ -111,25 +116,27 @@ def blocks(page: pathlib.Path) -> list[Block]:
       ValueError: one line that names page and comment: nothing below it, or nothing above it that makes it.
     """
     text = page.read_text(encoding="utf-8")
-    comments = {}
-    for comment in COMMENT.finditer(text):
-        below = (IMAGE if comment[1] == "picture" else FENCED).match(text, comment.end())
-        if below is None:
-            raise ValueError(f"{page.name}: no block below {comment[0].strip()}")
-        comments[below.start()] = comment
-    made = []
+    comments, made = _comments(page, text), list[Block]()
     for place in sorted({*comments, *(found.start() for found in FENCED.finditer(text))}):
         comment = comments.get(place)
         if comment is None or comment[1] == "slow":
             made += _run(page, text, place, slow=comment is not None)
         elif comment[1] != "not run:":
             made.append(_made(page, text, comment))
-    # What a slow output shows is slow already where it stands alone.
-    slow = {source for block in made if block.kind == "output" and block.slow for source in (*block.commands, block.code)}
-    return [
-        dataclasses.replace(block, slow=block.slow or not slow.isdisjoint((*block.commands, block.code or "")))
-        for block in made
-    ]
+    # Commands and Python are slow also where they stand, if what they print is.
+    slow = {each for block in made if block.kind == "output" and block.slow for each in block.sources}
+    return [dataclasses.replace(block, slow=block.slow or not slow.isdisjoint(block.sources)) for block in made]
+
+
+def _comments(page: pathlib.Path, text: str) -> dict[int, re.Match[str]]:
+    """Comments by the place of the block below each."""
+    found = {}
+    for comment in COMMENT.finditer(text):
+        below = (IMAGE if comment[1] == "picture" else FENCED).match(text, comment.end())
+        if below is None:
+            raise ValueError(f"{page.name}: no block below {comment[0].strip()}")
+        found[below.start()] = comment
+    return found
 
 
 def _run(page: pathlib.Path, text: str, place: int, slow: bool) -> list[Block]:
@@ -173,11 +180,10 @@ def _made(page: pathlib.Path, text: str, comment: re.Match[str]) -> Block:
 def unmarked(page: pathlib.Path) -> list[str]:
     """Output blocks and pictures of a page that no comment says the origin of: their first lines, or paths."""
     text = page.read_text(encoding="utf-8")
-    made = {block.span for block in blocks(page)}
+    said = _comments(page, text)
     printed = [found for found in FENCED.finditer(text) if found[1] in ("", "text") and not _commands(found[2])]
-    outputs = [found for found in printed if found.span(2) not in made]
-    pictures = [found for found in IMAGE.finditer(text) if found.span(1) not in made]
-    return [found[2].splitlines()[0] for found in outputs] + [found[1] for found in pictures]
+    outputs = [found[2].splitlines()[0] for found in printed if found.start() not in said]
+    return outputs + [found[1] for found in IMAGE.finditer(text) if found.start() not in said]
 
 
 def words_of(command: str) -> tuple[list[str], str | None]:
