@@ -30,6 +30,9 @@ def show_rows(rows: list[Any]) -> None:
     from sweeps.answers.tables import console, table
     from sweeps.studies.scenarios import outside_by_default
 
+    out = console()
+    if out.short(lambda: _brief(rows)):
+        return
     numbers = ("expected", "found", "deviation", "predicted", "deviation of it")
     comparison = table("id", "what", *numbers[:3], "agrees", *numbers[3:], "agrees by default", numbers=numbers)
     for row in rows:
@@ -42,8 +45,6 @@ def show_rows(rows: list[Any]) -> None:
             AGREEMENTS.get(row.by_default, ""),
         ]
         comparison.add_row(row.id, row.what, *figures, *predicted)
-    out = console()
-    out.brief(_brief(rows))
     out.print(comparison)
     show_reasons("tolerances above 5 %, and what derivations leave out", rows, "agrees", out)
     show_reasons("outside", rows, "differs", out)

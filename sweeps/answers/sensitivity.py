@@ -27,10 +27,11 @@ MARK = " *"
 """After a change that the gradient does not predict."""
 
 
-def show(ranking: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
-    """Print the tables, and which files are written."""
+def show(ranking: Ranking, top: int, every: bool) -> None:
+    """Print the tables."""
     out, point = console(), ranking.point
-    out.brief(_brief(ranking))
+    if out.short(lambda: _brief(ranking)):
+        return
     out.print(ranking.heading, end="\n\n")
     names, moving = list(point.metrics), ranked(ranking.checks)
     shown = list(moving[:top])
@@ -66,13 +67,9 @@ def show(ranking: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
         paths = [path for path, why in point.left_out.items() if why == reason]
         if paths:
             out.print(f"none    {', '.join(paths)}: {words}, no elasticity")
-    # Without smoothing the gradient at a ridge is that of the regime which holds there.
-    if point.smoothing == 0.0:
-        out.print("note    exact piecewise gradients: no smoothing at ridges, none of rounded-up counts")
-    print_lines(out, "note", ranking.notes)
+    print_lines(out, "note", _notes(ranking))
     for name, (knobs, values) in ranking.curvatures.items():
         _show_pairs(out, name, knobs, point, values)
-    print_lines(out, "file", files)
 
 
 def _brief(ranking: Ranking) -> Brief:
@@ -95,9 +92,15 @@ def _brief(ranking: Ranking) -> Brief:
         answer=sentence,
         facts=(("limited", "; ".join(bounds)),) if bounds else (),
         table=listing,
-        notes=tuple(ranking.notes),
+        notes=_notes(ranking),
         next="a picture: --plot tornado.png",
     )
+
+
+def _notes(ranking: Ranking) -> tuple[str, ...]:
+    # Without smoothing the gradient at a ridge is that of the regime which holds there.
+    exact = "exact piecewise gradients: no smoothing at ridges, none of rounded-up counts"
+    return (*((exact,) if ranking.point.smoothing == 0.0 else ()), *ranking.notes)
 
 
 NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "tokens_per_second": "tokens/s", "step_time": "time"}
@@ -114,8 +117,8 @@ def _listed(marked: Sequence[Turn]) -> str:
     return ", ".join(f"{row.knob.path} ({row.reason})" for row in sorted(marked, key=lambda row: -row.size))
 
 
-def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
-    """Print what the maps span: of every metric and knob the lowest, middle and highest elasticity; and the files."""
+def show_maps(found: "xr.Dataset") -> None:
+    """Print what the maps span: of every metric and knob the lowest, middle and highest elasticity."""
     out = console()
     sizes = " x ".join(f"{size:,} {dim}" for dim, size in found.sizes.items() if dim != "knob")
     out.print(f"{found.attrs['title']}\n{sizes} points, {found.sizes['knob']} knobs", end="\n\n")
@@ -132,7 +135,6 @@ def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
             ranges.add_row(str(knob), *ends)
         out.print(ranges)
         out.print()
-    print_lines(out, "file", files)
 
 
 def record(ranking: Ranking) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -44,11 +43,12 @@ OF_LIMITS = ("goodput", "good_share")
 """Metrics that are shares; and those that say something only where there are limits."""
 
 
-def show(simulation: Simulation, files: Iterable[str]) -> None:
-    """Print the report, and which files are written."""
+def show(simulation: Simulation) -> None:
+    """Print the report."""
     case = simulation.case
     out = tables.console()
-    out.brief(brief(simulation))
+    if out.short(lambda: brief(simulation)):
+        return
     out.print(tables.heading(case, simulation.load.text, simulation.spec.overrides))
     out.print(f"policy of {case.engine.name}: {policy_text(simulation.policy)}")
     if simulation.prefill_policy is not None:
@@ -80,18 +80,13 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     far = simulated_beyond(simulation)
     tables.print_lines(out, "beyond", [far.text] if far.marked else [])
     tables.print_lines(out, "surface", joined_lines(simulated_joined(simulation)))
-    # Notes of the case come first; those of the simulation repeat some of them.
-    tables.print_lines(
-        out, "note", (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
-    )
-    tables.print_lines(out, "file", files)
+    tables.print_lines(out, "note", _notes(simulation))
 
 
 def brief(simulation: Simulation) -> Brief:
     """The simulation on a screen: what keeps the limits, latencies, what stops a larger load."""
     case, metrics = simulation.case, simulation.metrics
-    notes = (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
-    limited = limits(simulation.objective)
+    notes, limited = _notes(simulation), limits(simulation.objective)
     rate = number(metrics["requests_per_second"])
     cost = metrics.get("usd_per_million_tokens")
     rates = [f"{number(metrics['tokens_per_second'])} tokens/s"] if "tokens_per_second" in metrics else []
@@ -114,6 +109,12 @@ def brief(simulation: Simulation) -> Brief:
         matter=mattering(case, metrics, notes),
         next="the largest load: jaxroof capacity --slo",
     )
+
+
+def _notes(simulation: Simulation) -> tuple[str, ...]:
+    # Notes of the case come first; those of the simulation repeat some of them.
+    case = simulation.case
+    return (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
 
 
 def _short_latencies(simulation: Simulation) -> Any:

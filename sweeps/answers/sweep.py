@@ -76,15 +76,15 @@ def print_found(output: str, written: str) -> None:
         ]
         shown = _tables(dataset, metrics, optima)
         pruned = pruned_text(stored.attrs)
-    out.brief(
-        Brief(
-            asked=dataset.attrs.get("title", output),
-            answer=f"{written}{pruned or f'; {feasible:,} ({100 * feasible / points:.0f} %) are feasible'}",
-            facts=(("file", output), *((("best of", said(names)),) if names or usual else ())),
-            table=shown[0] if shown else None,
-            next=f"jaxroof plot {output}",
-        )
+    brief = Brief(
+        asked=dataset.attrs.get("title", output),
+        answer=f"{written}{pruned or f'; {feasible:,} ({100 * feasible / points:.0f} %) are feasible'}",
+        facts=(("file", output), *((("best of", said(names)),) if names or usual else ())),
+        table=shown[0] if shown else None,
+        next=f"jaxroof plot {output}",
     )
+    if out.short(lambda: brief):
+        return
     out.print(f"{output}: {written}")
     # A sample of the points does not tell which share of all is feasible.
     if dataset is stored:

@@ -81,11 +81,10 @@ def _run(command: str, module: ModuleType, options: argparse.Namespace) -> None:
         if options.verbose:
             _written(command, module, options)
             return
-        screen = Screen(WIDTH)
-        short = Short(screen, screen.width, options.notes)
-        with instead(short):
+        with instead(short := Short()):
             _written(command, module, options)
-        short.end()
+        screen = Screen(WIDTH)
+        short.end(screen, screen.width, options.notes)
     finally:
         COMMAND.reset(token)
 
