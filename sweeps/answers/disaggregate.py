@@ -25,7 +25,7 @@ def show_pools(case: Any, options: argparse.Namespace, settings: dict[str, Any])
         return None
     # The heading is of the decode pool, whose deployment is the scenario's; the prefill pool follows it.
     work = case.scenario.workload
-    what = f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
+    what = f"decode {work.batch:,.0f} request{'s' * (work.batch > 1.0)} of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
     out.print(tables.heading(case, what, settings))
     out.print(f"prefill {_pool_text(case.scenario.prefill.deployment)}", end="\n\n")
     out.print(tables.metric_table(result.metrics))
@@ -41,7 +41,10 @@ def _brief(case: Any, result: Any) -> Brief:
     rates = {pool: f"{pool} {number(metrics[f'{pool}_rate'])}" for pool in ("prefill", "decode")}
     sent, exposed = (formatted(metrics[name], "s") for name in ("transfer_time", "transfer_exposed"))
     return Brief(
-        *question(case, f"decode {work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"),
+        *question(
+            case,
+            f"decode {work.batch:,.0f} request{'s' * (work.batch > 1.0)} of {work.isl:,.0f} + {work.osl:,.0f} tokens at once",
+        ),
         answer=f"{times_text(metrics)}; requests/s that the pools can do: {', '.join(rates.values())}",
         facts=(
             (
@@ -62,7 +65,8 @@ def _pool_text(deployment: Any) -> str:
     # Degrees of 1 are left out; a pool without any other degree is one device.
     spread = [(name, degree(getattr(deployment, name))) for name in DEGREES]
     words = ", ".join(f"{name} {value:g}" for name, value in spread if value != 1.0) or "tp 1"
-    return f"{devices(deployment):g} devices: {words}"
+    count = devices(deployment)
+    return f"{count:g} device{'s' * (count > 1.0)}: {words}"
 
 
 def show_splits(case: Any, found: Any, options: argparse.Namespace) -> None:

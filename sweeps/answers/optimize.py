@@ -7,7 +7,7 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.numerics.struct import given
-from sweeps.answers.brief import Brief
+from sweeps.answers.brief import Brief, packed
 from sweeps.answers.shared import margin_text
 from sweeps.answers.tables import console, percent, print_lines, table
 from sweeps.ask.names import variable
@@ -189,14 +189,14 @@ def printed(optimum: Optimum, seconds: float) -> None:
 def _brief(optimum: Optimum) -> Brief:
     """The best design on a screen: its objective, its variables, what holds it."""
     problem, several, notes = optimum.problem, len(optimum.problem.objectives) > 1, _notes(optimum)
-    goals = [f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in problem.objectives]
-    goal = f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}"
+    limits = f"with {', '.join(problem.constraint_names)}"
     if several:
-        sentence = f"{goal[0].upper()}{goal[1:]}: {len(optimum.designs)} designs of a Pareto front"
+        goals = " and ".join(f"{'most' if one.maximise else 'least'} {one.text}" for one in problem.objectives)
+        sentence = f"{len(optimum.designs)} designs of the Pareto front of {goals}, {limits}"
         return Brief(problem.attributes["title"], answer=sentence, table=_designs(optimum, several), notes=notes)
     first = problem.objectives[0]
     value = formatted(first.sign * optimum.objectives[0][0], unit_of(first.name), 4)
-    kept = "keeps" if bool(optimum.feasible[0]) else "does not keep"
+    best = f"the {'most' if first.maximise else 'least'}" if bool(optimum.feasible[0]) else "which breaks a limit,"
     values = zip(problem.variables, optimum.designs[0], strict=True)
     settings = [f"{knob.name} {_shown(problem.label(knob, found), knob)}" for knob, found in values]
     held = [one for one in optimum.active if abs(one.elasticity) >= LEAST]
@@ -208,9 +208,9 @@ def _brief(optimum: Optimum) -> Brief:
         grid = [("grid", f"best of {len(optimum.grid[0]):,} {kind} points: {ratio}")]
     return Brief(
         asked=problem.attributes["title"],
-        answer=f"{goal[0].upper()}{goal[1:]}: {first.text} {value}; {kept} the constraints",
+        answer=f"{first.text} {value}, {best} {limits}",
         facts=(
-            *(("design", text) for text in _lines_of(settings)),
+            *(("design", text) for text in packed(settings)),
             *((("held by", holds),) if holds else ()),
             *grid,
         ),
@@ -224,18 +224,6 @@ def _notes(optimum: Optimum) -> tuple[str, ...]:
         return notes
     ridge = "the optimum is on a ridge between two regimes, where slopes are smoothed, or counts hold it"
     return (f"{percent(optimum.residual)} of the slopes are not balanced by what is active: {ridge}", *notes)
-
-
-def _lines_of(settings: list[str], width: int = 84) -> list[str]:
-    """Settings in lines, as many as find room in each."""
-    lines = [""]
-    for text in settings:
-        longer = f"{lines[-1]}, {text}" if lines[-1] else text
-        if len(longer) <= width:
-            lines[-1] = longer
-        else:
-            lines.append(text)
-    return lines
 
 
 def _designs(optimum: Optimum, several: bool) -> Any:

@@ -4,7 +4,7 @@ import collections
 import math
 from typing import Any
 
-from sweeps.answers.brief import Brief, clipped
+from sweeps.answers.brief import Brief
 from sweeps.answers.to_json import print_json
 
 
@@ -74,7 +74,7 @@ def _brief(rows: list[Any]) -> Brief:
     for row in sorted(rows, key=lambda row: row.status == "agrees"):
         expected = _text(row.expected, row.unit) + ("" if _same(row) else f" to {_text(row.most, row.unit)}")
         cells = (expected, _text(row.found, row.unit), _share(row.deviation), AGREEMENTS.get(row.status, row.status))
-        listing.add_row(row.id, clipped(row.what, 44), *cells)
+        listing.add_row(row.id, row.what, *cells)
     return Brief(
         asked=f"{agree} of {len(rows)} values agree, with the assumptions of their derivations",
         answer=f"Under the default constants {default} of {len(judged)} agree." if judged else "",

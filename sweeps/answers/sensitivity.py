@@ -74,7 +74,11 @@ def show(ranking: Ranking, top: int, every: bool) -> None:
 
 def _brief(ranking: Ranking) -> Brief:
     """The knobs that matter most, on a screen: what a change of each does to every metric."""
-    point, moving, names = ranking.point, ranked(ranking.checks), list(ranking.point.metrics)[:4]
+    point, names = ranking.point, list(ranking.point.metrics)[:4]
+    # Knobs whose gradient tells the real change come first, the steepest of them before the others.
+    apart = {row.knob for rows in ranking.checks.values() for row in rows if not row.agrees}
+    steepest = {knob: max(abs(_slope(point, name, knob)) for name in names) for knob in ranked(ranking.checks)}
+    moving = sorted(steepest, key=lambda knob: (knob in apart, -steepest[knob]))
     heads = {name: NAMES.get(name, name) for name in names}
     listing = short_table("1 % more of", *heads.values(), texts=("1 % more of",))
     for knob in moving:
@@ -103,7 +107,15 @@ def _notes(ranking: Ranking) -> tuple[str, ...]:
     return (*((exact,) if ranking.point.smoothing == 0.0 else ()), *ranking.notes)
 
 
-NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "tokens_per_second": "tokens/s", "step_time": "time"}
+NAMES = {
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "e2e": "E2E",
+    "tokens_per_second": "tokens/s",
+    "tokens_per_second_per_device": "tokens/s/device",
+    "joules_per_token": "J/token",
+    "step_time": "time",
+}
 """Metrics in a short answer, which has room for few letters."""
 
 

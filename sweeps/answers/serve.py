@@ -8,17 +8,21 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.deployment import DEGREES, Deployment, degree
+from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES
+from jaxroof.jobs.step import StepWork
+from jaxroof.numerics.arrays import eager
 from jaxroof.scheduler.service.handover import ROLES
 from sweeps.answers import tables
 from sweeps.answers.assumptions import mattering
 from sweeps.answers.brief import Brief
-from sweeps.answers.request import question
-from sweeps.answers.shared import case_record
+from sweeps.answers.request import question, range_text
+from sweeps.answers.shared import case_record, time_range
 from sweeps.ask.names import units, variable
 from sweeps.data.labels import number
 from sweeps.run.evidence import Beyond, serving_beyond, serving_step
 from sweeps.run.joined import Joined, joined_lines, step_joined
+from sweeps.run.points import answers_at
 from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
@@ -77,6 +81,7 @@ def show(simulation: Simulation) -> None:
     # Simulated seconds of serving, and seconds that the simulation took.
     served, seconds = (formatted(value, "s") for value in (simulation.metrics["duration"], simulation.seconds))
     out.print(f"time    {served} of serving simulated in {seconds}")
+    tables.print_lines(out, "error", [f"mean TPOT {words}" for words in tpot_range_texts(simulation)])
     far = simulated_beyond(simulation)
     tables.print_lines(out, "beyond", [far.text] if far.marked else [])
     tables.print_lines(out, "surface", joined_lines(simulated_joined(simulation)))
@@ -92,6 +97,7 @@ def brief(simulation: Simulation) -> Brief:
     rates = [f"{number(metrics['tokens_per_second'])} tokens/s"] if "tokens_per_second" in metrics else []
     rates += [f"{number(cost)} USD per million output tokens"] if cost is not None and math.isfinite(cost) else []
     kept = f"; {slo_lines(simulation)[0]}" if limited else ""
+    certain = [f"TPOT {words}" for words in tpot_range_texts(simulation)]
     bound, far = binding(simulation), simulated_beyond(simulation)
     work = f"{number(metrics['batch_mean'])} sequences decode on average"
     cache = f"at most {100 * metrics['kv_use_max']:.0f} % of the cache, {metrics['preemptions']:,.0f} preemptions"
@@ -102,7 +108,7 @@ def brief(simulation: Simulation) -> Brief:
     facts += [("status", unserved)] if ", " in unserved else []
     return Brief(
         *question(case, simulation.load.text),
-        answer=f"{rate} requests/s: {', '.join(rates)}{kept}",
+        answer=f"{rate} requests/s: {', '.join([*rates, *certain])}{kept}",
         facts=tuple(facts),
         table=_short_latencies(simulation),
         notes=notes,
@@ -254,6 +260,31 @@ def simulated_beyond(simulation: Simulation) -> Beyond:
     # A step of the mean batch at mean lengths stands for the run; the batch is one at least.
     stream, batch = simulation.load.stream, max(simulation.metrics["batch_mean"], 1.0)
     return serving_beyond(simulation.case.scenario, batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
+
+
+def tpot_range(simulation: Simulation) -> tuple[float, float] | None:
+    """90 % interval of the mean TPOT in s, by the errors of a step of the mean batch; None where they are not known."""
+    metrics, stream = simulation.metrics, simulation.load.stream
+    if "tpot_mean" not in metrics:
+        return None
+    context = float(np.mean(stream.isl)) + 0.5 * float(np.mean(stream.osl))
+    step = StepWork(decode=max(metrics["batch_mean"], 1.0), context=context)
+    names = ("step_time", "step_time_spread", "step_time_least")
+    with eager():
+        found = answers_at(JOBS["step"], dataclasses.replace(simulation.case.scenario, workload=step), names)
+    if "step_time_spread" not in found:
+        return None
+    low, high = time_range("step_time", {name: float(value) for name, value in found.items()})
+    scale = metrics["tpot_mean"] / float(found["step_time"])
+    return scale * low, scale * high
+
+
+def tpot_range_texts(simulation: Simulation) -> list[str]:
+    """That interval in words, beside the mean; none where it is not known."""
+    ends = tpot_range(simulation)
+    if ends is None:
+        return []
+    return [f"{formatted(simulation.metrics['tpot_mean'], 's')} ({range_text(*ends)}, 90 %)"]
 
 
 def simulated_joined(simulation: Simulation) -> list[Joined]:
