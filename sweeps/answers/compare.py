@@ -84,7 +84,7 @@ def brief(comparison: Comparison, rows: Sequence[Row]) -> Brief:
         facts=tuple(facts),
         table=_short_rows(comparison, rows),
         notes=question.notes,
-        next="its launch flags: --emit vllm; a page of it: -o found.json, jaxroof report found.json",
+        next="its launch flags: --emit vllm; a page: -o f.json, jaxroof report f.json",
     )
 
 

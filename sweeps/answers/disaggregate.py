@@ -25,8 +25,7 @@ def show_pools(case: Any, options: argparse.Namespace, settings: dict[str, Any])
         return None
     # The heading is of the decode pool, whose deployment is the scenario's; the prefill pool follows it.
     work = case.scenario.workload
-    what = f"decode {work.batch:,.0f} request{'s' * (work.batch > 1.0)} of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
-    out.print(tables.heading(case, what, settings))
+    out.print(tables.heading(case, _asked(work), settings))
     out.print(f"prefill {_pool_text(case.scenario.prefill.deployment)}", end="\n\n")
     out.print(tables.metric_table(result.metrics))
     out.print()
@@ -41,10 +40,7 @@ def _brief(case: Any, result: Any) -> Brief:
     rates = {pool: f"{pool} {number(metrics[f'{pool}_rate'])}" for pool in ("prefill", "decode")}
     sent, exposed = (formatted(metrics[name], "s") for name in ("transfer_time", "transfer_exposed"))
     return Brief(
-        *question(
-            case,
-            f"decode {work.batch:,.0f} request{'s' * (work.batch > 1.0)} of {work.isl:,.0f} + {work.osl:,.0f} tokens at once",
-        ),
+        *question(case, _asked(work)),
         answer=f"{times_text(metrics)}; requests/s that the pools can do: {', '.join(rates.values())}",
         facts=(
             (
@@ -58,6 +54,12 @@ def _brief(case: Any, result: Any) -> Brief:
         matter=mattering(case, metrics, notes),
         next="the best split: --devices N",
     )
+
+
+def _asked(work: Any) -> str:
+    """The requests that decode together, in words."""
+    count = f"{work.batch:,.0f} request{'s' * (work.batch > 1.0)}"
+    return f"decode {count} of {work.isl:,.0f} + {work.osl:,.0f} tokens at once"
 
 
 def _pool_text(deployment: Any) -> str:

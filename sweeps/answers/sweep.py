@@ -17,8 +17,8 @@ RATED_POINTS = 100_000
 
 
 def speed_text(points: int, seconds: float) -> str:
-    """Seconds of a whole run, compiling and writing with it, and the points per second that these are."""
-    rate = f", {rate_text(points / seconds)} points/s with compiling and writing" if points >= RATED_POINTS else ""
+    """Seconds of a whole run, compiling and writing with it, and its points per second."""
+    rate = f", {rate_text(points / seconds)}/s" if points >= RATED_POINTS else ""
     return f"{seconds:.1f} s{rate}"
 
 
