@@ -148,11 +148,11 @@ def compare_static(
     asked_for = with_settings(plain, under(given, "deployment"))
     constants = of.constants
     names = None if own.hardware is None else several(own.hardware, "hardware")
-    tried_devices = list(accelerators(names, given, own.prices).items())
+    tried_devices, left_out = accelerators(names, given, own.prices)
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = sorted_out(tried_devices, entry.model, asked_for)
+    runnable, lacking = sorted_out(list(tried_devices.items()), entry.model, asked_for)
     # Neither without the arithmetic of the model nor without that of its cache does an accelerator run it.
-    lacking |= without_cache_units(runnable, cache_precision(entry, own.kv, of.engine))
+    lacking |= left_out | without_cache_units(runnable, cache_precision(entry, own.kv, of.engine))
     runnable = [pair for pair in runnable if pair[1].name not in lacking]
     metric, chosen = _metric(own.sort, [device for _, device in runnable])
 
