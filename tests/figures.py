@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 import hwspaces
+import sweeps
 import workloads
 from jaxroof.deployment import DEGREES, degree, largest_stage
 from jaxroof.energy.energy import joules_of, power_known
@@ -41,7 +42,6 @@ from sweeps.serving.run import setup
 from sweeps.studies.compare.question import question
 from sweeps.studies.compare.rows import row_spec as row_spec_of
 from sweeps.studies.compare.search import scenario_at as served_scenario
-from sweeps.studies.compare.static import compare_static
 from sweeps.studies.compare.words import AskedComparison
 from tests.pool_commands import pool_command
 
@@ -293,7 +293,7 @@ def _compared(point: Deployed, random: np.random.Generator) -> Scenario | None:
     }
     with mock.patch("sweeps.studies.compare.static.answers_over", stopped):
         try:
-            compare_static(point.model, point.workload["isl"], point.workload["osl"], **asked_for)
+            sweeps.compare_static(point.model, point.workload["isl"], point.workload["osl"], **asked_for)
             return None  # no layout is possible
         except _Asked as caught:
             question, axes = caught.args

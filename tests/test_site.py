@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.cli.parser import parser_of
 from sweeps.cli.verbs import VERBS
 from tests import chromium
 
 for package in ("sphinx", "myst_nb", "furo"):
     pytest.importorskip(package, reason="the site needs Sphinx: pip install '.[docs]'")
 
-from docs.site import api, docstrings, doctrees, pages, sections, verbs  # noqa: E402
+from docs.site import api, docstrings, doctrees, pages, sections  # noqa: E402
 
 ROOT = Path(__file__).parents[1]
 
@@ -102,7 +103,7 @@ def test_every_public_name_has_an_entry_with_its_docstring(package, site, parsed
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_a_page_with_its_flags(verb, site):
     text = (site / "reference" / "cli" / f"{verb}.html").read_text(encoding="utf-8")
-    for flag in verbs.parser_of(verb).flags():
+    for flag in parser_of(verb).flags():
         assert flag in ("-h", "--help", "--help-all") or f">{flag}</span>" in text, flag
 
 

@@ -24,6 +24,9 @@ LINKS = tuple(tier for tier in TIERS if tier.startswith("links."))
 PRESS = "press: "
 """What the source of a figure begins with that only the press gives, and no page or paper of the vendor."""
 
+NAMED = 4
+"""Missing figures of a group that an error names; of many more it says how many."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HardwareEntry:
@@ -203,7 +206,10 @@ def _require_whole(group: str, figures: Mapping[str, float], where: str) -> None
             raise ValueError(f"{where}: {group}.{name} = {value:g} must be at most 1: it is a share")
     missing = [path for path in required(kind) if path not in given]
     if given and missing:
-        raise ValueError(f"{where}: {group} also needs {', '.join(missing)}, which is unknown")
+        # Of a group with many figures, such as costs, the first ones say enough.
+        others = f" and {len(missing) - NAMED} others" if len(missing) > NAMED + 1 else ""
+        named = ", ".join(missing[:NAMED] if others else missing)
+        raise ValueError(f"{where}: {group} also needs {named}{others}, which is unknown")
 
 
 def _energy(hardware: Hardware, figures: Mapping[str, float], where: str, complete: bool) -> Energy | None:

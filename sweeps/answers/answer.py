@@ -1,10 +1,10 @@
 """An answer as blocks, lines of text and tables in their order, which renderers show: the screen, or a page."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class Column(NamedTuple):
@@ -66,8 +66,13 @@ class Renderer(Protocol):
     def show(self, block: Block) -> None:
         """Show one block more."""
 
-    def brief(self, brief: Any) -> None:
-        """Take note of the short form, a `Brief`: most renderers have no use for it, they show the whole."""
+
+@runtime_checkable
+class ShortRenderer(Renderer, Protocol):
+    """Shows the short form of an answer in place of its blocks, where the answer has one."""
+
+    def take(self, brief: Any) -> None:
+        """Take the short form, a `Brief`."""
 
 
 # A context variable: answers that other threads or tasks print do not reach the renderers of this one.
@@ -104,21 +109,25 @@ class Answer:
     """
 
     def __init__(self, screen: Renderer):
-        self.blocks: list[Block] = []
         # Renderers are taken at construction: a context that opens later does not see an answer that has begun.
-        self._renderers: Sequence[Renderer] = (_SCREEN.get() or screen, *_RENDERERS.get())
+        self._screen, self._others = _SCREEN.get() or screen, _RENDERERS.get()
 
     def print(self, value: Any = "", end: str = "\n") -> None:
         """A table, or lines of text."""
         block = value if isinstance(value, Text | Table) else Text(str(value), end)
-        self.blocks.append(block)
-        for renderer in self._renderers:
+        for renderer in (self._screen, *self._others):
             renderer.show(block)
 
-    def brief(self, brief: Any) -> None:
-        """The short form of this answer, which a screen shows unless it is asked for the whole."""
-        for renderer in self._renderers:
-            renderer.brief(brief)
+    def short(self, make: Callable[[], Any]) -> bool:
+        """Hand the short form to a screen that shows it, and say whether nobody shows the whole.
+
+        Args:
+          make: makes the short form, a `Brief`; it is called only where a screen shows it.
+        """
+        if not isinstance(self._screen, ShortRenderer):
+            return False
+        self._screen.take(make())
+        return not self._others
 
 
 def say(text: Any = "", end: str = "\n") -> None:

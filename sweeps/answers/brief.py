@@ -1,8 +1,9 @@
 """The short form of an answer, which fits a screen: a sentence, what binds, the first rows, assumptions."""
 
 import dataclasses
+import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sweeps.answers.answer import Block, Column, Row, Table, Text
 from sweeps.ask.text import escaped
@@ -24,6 +25,9 @@ LEAST_TEXT = 20
 
 LEAST_ROWS = 3
 """Rows of a table that come before facts."""
+
+NO_BREAK = "\u00a0"
+"""A blank at which no line ends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,8 +169,25 @@ def _cut(table: Table, room: int) -> tuple[Table | None, list[str]]:
 
 
 def _wrapped(text: str, width: int, most: int) -> list[str]:
-    """A text in lines of `width` columns; the last one ends in ... where there would be more than `most`."""
-    return textwrap.wrap(escaped(text, breaks=True), width, max_lines=most, placeholder=" ...") if text else []
+    """A text in lines of `width` columns; the last one ends in ... where there would be more than `most`.
+
+    No line ends between a number and its unit.
+    """
+    joined = re.sub(r"(?<=\d) (?=\S)", NO_BREAK, escaped(text, breaks=True))
+    lines = textwrap.wrap(joined, width, max_lines=most, placeholder=" ...") if text else []
+    return [line.replace(NO_BREAK, " ") for line in lines]
+
+
+def packed(texts: Iterable[str], width: int = WIDTH - LABEL) -> list[str]:
+    """Texts with commas between them, in lines of `width` columns, as many as find room in each."""
+    lines = [""]
+    for text in texts:
+        longer = f"{lines[-1]}, {text}" if lines[-1] else text
+        if len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(text)
+    return lines
 
 
 def _fact(label: str, text: str, width: int) -> str:

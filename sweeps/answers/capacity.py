@@ -1,7 +1,6 @@
 """Text of a capacity search: the table of accelerators, those left out, and all of it as one JSON object."""
 
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import hwspaces
@@ -22,10 +21,11 @@ COSTS = {"usd_per_million_tokens": "USD/M\ntokens", "usd_per_million_prompt_toke
 """Columns of what tokens cost on the rented devices."""
 
 
-def show(search: Search, files: Iterable[str]) -> None:
-    """Print the report, and which files are written."""
+def show(search: Search) -> None:
+    """Print the report."""
     out = tables.console()
-    out.brief(brief(search))
+    if out.short(lambda: brief(search)):
+        return
     # Loads of the curve: numbers of clients in a closed loop, requests/s in an open one.
     fleet, loads = search.fleet, search.curve["concurrency" if search.closed else "rate"].values
     what = "clients" if search.closed else "requests/s"
@@ -68,7 +68,6 @@ def show(search: Search, files: Iterable[str]) -> None:
     if search.longer:
         out.print(f"        {len(fleet.requests.stream):,} requests, as with fewer of them some have no limit")
     tables.print_lines(out, "note", dict.fromkeys((*fleet.notes, *fleet.model.notes)))
-    tables.print_lines(out, "file", files)
 
 
 def brief(search: Search) -> Brief:

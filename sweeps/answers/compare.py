@@ -33,7 +33,8 @@ OF_PROMPTS = {
 def show(comparison: Comparison, shown: Sequence[Row], top: int, every: bool) -> None:
     """Print the ranking, its reasons, and what the numbers are of."""
     out, question = console(), comparison.question
-    out.brief(brief(comparison, shown[:top]))
+    if out.short(lambda: brief(comparison, shown[:top])):
+        return
     out.print(_heading(comparison))
     for one in question.requests.classes:
         out.print(f"{one.text}: {question.target.classes[one.name].text}")
@@ -83,7 +84,7 @@ def brief(comparison: Comparison, rows: Sequence[Row]) -> Brief:
         facts=tuple(facts),
         table=_short_rows(comparison, rows),
         notes=question.notes,
-        next="its launch flags: --emit vllm; as a file: -o found.json",
+        next="its launch flags: --emit vllm; a page: -o f.json, jaxroof report f.json",
     )
 
 

@@ -5,8 +5,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from sweeps.answers.brief import Brief, clipped
-from sweeps.answers.tables import finite_text, rows_by_reason, write_csv
+from sweeps.answers.tables import console, finite_text, print_lines, rows_by_reason, short_table, size, table, write_csv
+from sweeps.ask.names import units, variable
+from sweeps.data.labels import number
 from sweeps.run.evidence import extrapolated
+from sweeps.studies.compare.reasons import limit_text
 from sweeps.studies.compare.static import StaticCandidate
 
 FLAGS = ("fits", "legal", "feasible")
@@ -43,8 +46,6 @@ def write_rows(
 
 def record(found: Any, rows: tuple[Any, ...], explained: tuple[Any, ...]) -> dict[str, Any]:
     """Everything for machines: SI numbers; a figure that an accelerator does not have is null."""
-    from sweeps.ask.names import units, variable
-
     # Metrics of all rows together: some accelerators lack figures that others have.
     metrics = sorted({name for row in (*rows, *explained) for name in row.metrics})
     return {
@@ -68,14 +69,9 @@ def record(found: Any, rows: tuple[Any, ...], explained: tuple[Any, ...]) -> dic
 
 def show(found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: int, every: bool) -> None:
     """Print the ranking, and what was tried."""
-    from sweeps.answers.tables import console, print_lines, size, table
-    from sweeps.ask.names import variable
-    from sweeps.data.labels import number
-    from sweeps.run.evidence import extrapolated
-    from sweeps.studies.compare.reasons import limit_text
-
     out = console()
-    out.brief(brief(found, shown[:top]))
+    if out.short(lambda: brief(found, shown[:top])):
+        return
     model, limits = found.model, ", ".join(limit_text(name, limit) for name, limit in found.slo.items())
     out.print(f"{model.name}: requests of {number(found.isl)} + {number(found.osl)} tokens", end="")
     out.print(f", {limits}" if limits else "")
@@ -122,9 +118,6 @@ def show(found: Any, shown: tuple[Any, ...], explained: tuple[Any, ...], top: in
 
 def brief(found: Any, rows: tuple[Any, ...]) -> Brief:
     """The ranking on a screen: the best row in a sentence, and the first rows."""
-    from sweeps.answers.tables import short_table
-    from sweeps.data.labels import number
-
     asked = f"{found.model.name}: static batches of {number(found.isl)} + {number(found.osl)} tokens"
     setting = f"weights {found.model.precision}, KV cache {found.kv}"
     tried = f"{found.points:,} points of {found.accelerators} accelerators"
@@ -152,8 +145,6 @@ def brief(found: Any, rows: tuple[Any, ...]) -> Brief:
 
 def _print_reasons(out: Any, found: Any, explained: tuple[Any, ...], every: bool) -> None:
     """Why accelerators have no row above: those of one reason together where it is the same for all."""
-    from sweeps.answers.tables import table
-
     own, same = rows_by_reason(explained)
     for name, reason in found.lacking.items():
         same.setdefault(reason, []).append(name)

@@ -239,7 +239,8 @@ def brief_entry(entry: Any) -> Any:
         facts.append(("estimates", words))
     # A file of one's own is named by its path.
     name = entry.name if entry.name in catalogue() else entry.file or entry.name
-    return Brief(asked=entry.name, facts=tuple(facts), next=f"jaxroof request --hardware {name}")
+    following = f"jaxroof request --hardware {name}"
+    return Brief(asked=entry.name, facts=tuple(facts), notes=entry.notes, next=following)
 
 
 COLUMNS = {
@@ -261,6 +262,9 @@ def print_catalogue(entries: list[Any]) -> None:
     from sweeps.answers.tables import console, table
     from sweeps.data.labels import number
 
+    out = console()
+    if out.short(lambda: brief_catalogue(entries)):
+        return
     catalogue = table("name", "vendor", "architecture", *COLUMNS, "price\nof", "sold\nby", numbers=COLUMNS)
     for entry in entries:
         announced = " *" if entry.status == "announced" else ""
@@ -273,8 +277,6 @@ def print_catalogue(entries: list[Any]) -> None:
         cells = ["-" if figure is None else number(figure / unit).replace(",", "") for figure, unit in figures]
         price = ("-", "-") if entry.price is None else ((entry.price.date or "-")[:7], entry.price.seller)
         catalogue.add_row(entry.name, entry.vendor or "-", f"{entry.architecture or '-'}{announced}", *cells, *price)
-    out = console()
-    out.brief(brief_catalogue(entries))
     out.print(catalogue)
     out.print(f"\n{len(entries)} accelerators; * announced, - unknown or absent.")
     out.print("TF/s: dense matrix peak in TFLOP/s, 16 bit: bf16, else fp16. link: scale-up bandwidth per direction.")
@@ -292,7 +294,8 @@ def print_entry(entry: Any) -> None:
     from sweeps.ask.text import escaped
 
     out = console()
-    out.brief(brief_entry(entry))
+    if out.short(lambda: brief_entry(entry)):
+        return
     # Words that are missing are left out; all may come from a user's file.
     words = [entry.product, entry.architecture, entry.status, entry.date and f"looked up {entry.date}", entry.file]
     out.print(escaped(f"{entry.name}: {', '.join(word for word in words if word)}", breaks=True))

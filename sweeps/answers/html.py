@@ -46,9 +46,6 @@ class Page:
         else:
             self._line += block.line + block.end
 
-    def brief(self, brief: Brief) -> None:
-        """A page has room for the whole."""
-
     @property
     def text(self) -> str:
         """The page so far, as HTML."""

@@ -101,6 +101,7 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     """Print the mapping, accesses by memory and tensor, and time and energy."""
     from hwspaces import formatted
     from sweeps.answers.tables import console, percent, table
+    from sweeps.data.labels import number
     from workloads.nests.checks import broken_limits
 
     out = console()
@@ -135,7 +136,8 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     if not cost.fits:
         out.print("note    the mapping does not fit: a memory or a fan-out is too small")
     if found is not None:
-        which = "all there are" if found.complete else f"of {found.space:.3g}"
+        all_of = f"of {number(found.space, 3)} for each choice of what memories keep"
+        which = "all there are" if found.complete else all_of
         out.print(f"search  {found.evaluated:,} mappings evaluated, {which}, in {found.seconds:.2f} s")
 
 

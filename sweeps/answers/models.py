@@ -7,6 +7,9 @@ def show_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
     """Print a table of the catalogue, and the architectures that are refused."""
     from sweeps.answers.tables import console, size, table
 
+    out = console()
+    if out.short(lambda: _brief_catalogue(covered)):
+        return
     numbers = ("layers", "hidden", "parameters", "encoder", "active", "KV/token", "state")
     catalogue = table("name", "architecture", *numbers, "weights", numbers=numbers)
     for entry in covered:
@@ -23,8 +26,6 @@ def show_catalogue(covered: list[Any], refused: dict[str, str]) -> None:
             size(known["state_bytes"]),
             entry.precision,
         )
-    out = console()
-    out.brief(_brief_catalogue(covered))
     out.print(catalogue)
     out.print("\nParameters are all that the model runs, its encoder among them, which has a column of its own.")
     out.print(f"{len(covered)} models; KV cache at 2 B per element, before any window closes; state of one sequence.")
@@ -82,9 +83,9 @@ def show_entry(entry: Any) -> None:
     from sweeps.ask.text import escaped
     from sweeps.data.labels import number
 
-    known = record(entry)
-    out = console()
-    out.brief(_brief_entry(entry, known))
+    out, known = console(), record(entry)
+    if out.short(lambda: _brief_entry(entry, known)):
+        return
     out.print(escaped(f"{entry.name}: {entry.architecture}, from {entry.source}", breaks=True))
     if entry.aliases:
         out.print(escaped(f"also called {', '.join(entry.aliases)}", breaks=True))

@@ -7,9 +7,9 @@ import numpy as np
 
 from hwspaces import formatted
 from jaxroof.numerics.struct import given
-from sweeps.answers.brief import Brief
+from sweeps.answers.brief import Brief, packed
 from sweeps.answers.shared import margin_text
-from sweeps.answers.tables import console, percent, table
+from sweeps.answers.tables import console, percent, print_lines, table
 from sweeps.ask.names import variable
 from sweeps.studies.optimize.ends import FURTHER
 from sweeps.studies.optimize.goals import harmonic, unit_of
@@ -158,7 +158,8 @@ LEAST = 1e-4
 def printed(optimum: Optimum, seconds: float) -> None:
     """Print everything."""
     problem, out = optimum.problem, console()
-    out.brief(_brief(optimum))
+    if out.short(lambda: _brief(optimum)):
+        return
     out.print(problem.attributes["title"])
     goals = [f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in problem.objectives]
     out.print(f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}", end="\n\n")
@@ -176,13 +177,7 @@ def printed(optimum: Optimum, seconds: float) -> None:
         out.print(shown)
     for line in (*means(problem), *limits(optimum), *whole_numbers(optimum), *money(problem)):
         out.print(line)
-    if not several and optimum.residual > 0.05:
-        out.print(
-            f"note    {percent(optimum.residual)} of the slopes are not balanced by what is active: the optimum is on "
-            "a ridge between two regimes, where slopes are smoothed, or counts hold it"
-        )
-    for note in filter(None, problem.attributes["notes"].split(" | ")):
-        out.print(f"note    {note}")
+    print_lines(out, "note", _notes(optimum))
     # Stages that would round to 0.0 s are left out.
     stages = ", ".join(f"{name} {value:.1f} s" for name, value in optimum.seconds.items() if value > 0.05)
     out.print(
@@ -193,16 +188,15 @@ def printed(optimum: Optimum, seconds: float) -> None:
 
 def _brief(optimum: Optimum) -> Brief:
     """The best design on a screen: its objective, its variables, what holds it."""
-    problem, several = optimum.problem, len(optimum.problem.objectives) > 1
-    goals = [f"{'maximise' if one.maximise else 'minimise'} {one.text}" for one in problem.objectives]
-    goal = f"{', '.join(goals)}, with {', '.join(problem.constraint_names)}"
-    notes = tuple(filter(None, problem.attributes["notes"].split(" | ")))
+    problem, several, notes = optimum.problem, len(optimum.problem.objectives) > 1, _notes(optimum)
+    limits = f"with {', '.join(problem.constraint_names)}"
     if several:
-        sentence = f"{goal[0].upper()}{goal[1:]}: {len(optimum.designs)} designs of a Pareto front"
+        goals = " and ".join(f"{'most' if one.maximise else 'least'} {one.text}" for one in problem.objectives)
+        sentence = f"{len(optimum.designs)} designs of the Pareto front of {goals}, {limits}"
         return Brief(problem.attributes["title"], answer=sentence, table=_designs(optimum, several), notes=notes)
     first = problem.objectives[0]
     value = formatted(first.sign * optimum.objectives[0][0], unit_of(first.name), 4)
-    kept = "keeps" if bool(optimum.feasible[0]) else "does not keep"
+    best = f"the {'most' if first.maximise else 'least'}" if bool(optimum.feasible[0]) else "which breaks a limit,"
     values = zip(problem.variables, optimum.designs[0], strict=True)
     settings = [f"{knob.name} {_shown(problem.label(knob, found), knob)}" for knob, found in values]
     held = [one for one in optimum.active if abs(one.elasticity) >= LEAST]
@@ -214,9 +208,9 @@ def _brief(optimum: Optimum) -> Brief:
         grid = [("grid", f"best of {len(optimum.grid[0]):,} {kind} points: {ratio}")]
     return Brief(
         asked=problem.attributes["title"],
-        answer=f"{goal[0].upper()}{goal[1:]}: {first.text} {value}; {kept} the constraints",
+        answer=f"{first.text} {value}, {best} {limits}",
         facts=(
-            *(("design", text) for text in _lines_of(settings)),
+            *(("design", text) for text in packed(settings)),
             *((("held by", holds),) if holds else ()),
             *grid,
         ),
@@ -224,16 +218,12 @@ def _brief(optimum: Optimum) -> Brief:
     )
 
 
-def _lines_of(settings: list[str], width: int = 84) -> list[str]:
-    """Settings in lines, as many as find room in each."""
-    lines = [""]
-    for text in settings:
-        longer = f"{lines[-1]}, {text}" if lines[-1] else text
-        if len(longer) <= width:
-            lines[-1] = longer
-        else:
-            lines.append(text)
-    return lines
+def _notes(optimum: Optimum) -> tuple[str, ...]:
+    notes = tuple(filter(None, optimum.problem.attributes["notes"].split(" | ")))
+    if len(optimum.problem.objectives) > 1 or optimum.residual <= 0.05:
+        return notes
+    ridge = "the optimum is on a ridge between two regimes, where slopes are smoothed, or counts hold it"
+    return (f"{percent(optimum.residual)} of the slopes are not balanced by what is active: {ridge}", *notes)
 
 
 def _designs(optimum: Optimum, several: bool) -> Any:

@@ -95,7 +95,8 @@ def facts(case: Case, result: Answer) -> tuple[tuple[str, str], ...]:
 def show(case: Case, result: Answer, settings: dict[str, str]) -> None:
     """Print the table of metrics, the ops that take most, and what follows them."""
     out = tables.console()
-    out.brief(brief(case, result))
+    if out.short(lambda: brief(case, result)):
+        return
     out.print(tables.heading(case, batch_text(case), settings), end="\n\n")
     # Metrics on certainty are lines below the table, not rows of it.
     shown = {name: value for name, value in result.metrics.items() if not shared.is_certainty(name)}

@@ -1,7 +1,7 @@
 """Text of one load with several routers: a table with a row for each, and all of it as one JSON object."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from hwspaces import formatted
@@ -20,8 +20,8 @@ SOURCES = {"hbm": "HBM", "host": "host", "ssd": "SSD", "remote": "remote", "agai
 LATENCIES = [(name, percent) for name in ("ttft", "tpot") for percent in ("p50", "p99")]
 
 
-def show(found: Mapping[str, Simulation], files: Iterable[str]) -> None:
-    """Print the table, and which files are written."""
+def show(found: Mapping[str, Simulation]) -> None:
+    """Print the table."""
     first = next(iter(found.values()))
     case, limited = first.case, bool(limits(first.objective))
     out = tables.console()
@@ -63,7 +63,6 @@ def show(found: Mapping[str, Simulation], files: Iterable[str]) -> None:
     out.print(f"time    {served} of serving simulated in {took}")
     notes = [note for one in found.values() for note in one.notes if note not in case.notes]
     tables.print_lines(out, "note", (*tables.notes(case), *dict.fromkeys(notes)))
-    tables.print_lines(out, "file", files)
 
 
 def record(found: Mapping[str, Simulation]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import collections
 import math
 from typing import Any
 
-from sweeps.answers.brief import Brief, clipped
+from sweeps.answers.brief import Brief
 from sweeps.answers.to_json import print_json
 
 
@@ -30,6 +30,9 @@ def show_rows(rows: list[Any]) -> None:
     from sweeps.answers.tables import console, table
     from sweeps.studies.scenarios import outside_by_default
 
+    out = console()
+    if out.short(lambda: _brief(rows)):
+        return
     numbers = ("expected", "found", "deviation", "predicted", "deviation of it")
     comparison = table("id", "what", *numbers[:3], "agrees", *numbers[3:], "agrees by default", numbers=numbers)
     for row in rows:
@@ -42,8 +45,6 @@ def show_rows(rows: list[Any]) -> None:
             AGREEMENTS.get(row.by_default, ""),
         ]
         comparison.add_row(row.id, row.what, *figures, *predicted)
-    out = console()
-    out.brief(_brief(rows))
     out.print(comparison)
     show_reasons("tolerances above 5 %, and what derivations leave out", rows, "agrees", out)
     show_reasons("outside", rows, "differs", out)
@@ -73,7 +74,7 @@ def _brief(rows: list[Any]) -> Brief:
     for row in sorted(rows, key=lambda row: row.status == "agrees"):
         expected = _text(row.expected, row.unit) + ("" if _same(row) else f" to {_text(row.most, row.unit)}")
         cells = (expected, _text(row.found, row.unit), _share(row.deviation), AGREEMENTS.get(row.status, row.status))
-        listing.add_row(row.id, clipped(row.what, 44), *cells)
+        listing.add_row(row.id, row.what, *cells)
     return Brief(
         asked=f"{agree} of {len(rows)} values agree, with the assumptions of their derivations",
         answer=f"Under the default constants {default} of {len(judged)} agree." if judged else "",

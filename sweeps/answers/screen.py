@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.table import Table as Drawn
 
 from sweeps.answers.answer import Block, Table
-from sweeps.answers.brief import Brief, narrowed
+from sweeps.answers.brief import narrowed
 from sweeps.ask.text import escaped
 
 PIPE_WIDTH = 1000
@@ -71,9 +71,6 @@ class Screen:
                 self._console.print(f"columns for which the terminal is too narrow: {', '.join(lost)}")
         else:
             self._console.print(block.line, end=block.end)
-
-    def brief(self, brief: Brief) -> None:
-        """The whole is shown."""
 
 
 def text(blocks: Iterable[Block], most: int | None = None) -> str:

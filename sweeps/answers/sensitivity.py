@@ -27,10 +27,11 @@ MARK = " *"
 """After a change that the gradient does not predict."""
 
 
-def show(ranking: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
-    """Print the tables, and which files are written."""
+def show(ranking: Ranking, top: int, every: bool) -> None:
+    """Print the tables."""
     out, point = console(), ranking.point
-    out.brief(_brief(ranking))
+    if out.short(lambda: _brief(ranking)):
+        return
     out.print(ranking.heading, end="\n\n")
     names, moving = list(point.metrics), ranked(ranking.checks)
     shown = list(moving[:top])
@@ -66,18 +67,18 @@ def show(ranking: Ranking, top: int, every: bool, files: Sequence[str]) -> None:
         paths = [path for path, why in point.left_out.items() if why == reason]
         if paths:
             out.print(f"none    {', '.join(paths)}: {words}, no elasticity")
-    # Without smoothing the gradient at a ridge is that of the regime which holds there.
-    if point.smoothing == 0.0:
-        out.print("note    exact piecewise gradients: no smoothing at ridges, none of rounded-up counts")
-    print_lines(out, "note", ranking.notes)
+    print_lines(out, "note", _notes(ranking))
     for name, (knobs, values) in ranking.curvatures.items():
         _show_pairs(out, name, knobs, point, values)
-    print_lines(out, "file", files)
 
 
 def _brief(ranking: Ranking) -> Brief:
     """The knobs that matter most, on a screen: what a change of each does to every metric."""
-    point, moving, names = ranking.point, ranked(ranking.checks), list(ranking.point.metrics)[:4]
+    point, names = ranking.point, list(ranking.point.metrics)[:4]
+    # Knobs whose gradient tells the real change come first, the steepest of them before the others.
+    apart = {row.knob for rows in ranking.checks.values() for row in rows if not row.agrees}
+    steepest = {knob: max(abs(_slope(point, name, knob)) for name in names) for knob in ranked(ranking.checks)}
+    moving = sorted(steepest, key=lambda knob: (knob in apart, -steepest[knob]))
     heads = {name: NAMES.get(name, name) for name in names}
     listing = short_table("1 % more of", *heads.values(), texts=("1 % more of",))
     for knob in moving:
@@ -95,12 +96,26 @@ def _brief(ranking: Ranking) -> Brief:
         answer=sentence,
         facts=(("limited", "; ".join(bounds)),) if bounds else (),
         table=listing,
-        notes=tuple(ranking.notes),
+        notes=_notes(ranking),
         next="a picture: --plot tornado.png",
     )
 
 
-NAMES = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E", "tokens_per_second": "tokens/s", "step_time": "time"}
+def _notes(ranking: Ranking) -> tuple[str, ...]:
+    # Without smoothing the gradient at a ridge is that of the regime which holds there.
+    exact = "exact piecewise gradients: no smoothing at ridges, none of rounded-up counts"
+    return (*((exact,) if ranking.point.smoothing == 0.0 else ()), *ranking.notes)
+
+
+NAMES = {
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "e2e": "E2E",
+    "tokens_per_second": "tokens/s",
+    "tokens_per_second_per_device": "tokens/s/device",
+    "joules_per_token": "J/token",
+    "step_time": "time",
+}
 """Metrics in a short answer, which has room for few letters."""
 
 
@@ -114,8 +129,8 @@ def _listed(marked: Sequence[Turn]) -> str:
     return ", ".join(f"{row.knob.path} ({row.reason})" for row in sorted(marked, key=lambda row: -row.size))
 
 
-def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
-    """Print what the maps span: of every metric and knob the lowest, middle and highest elasticity; and the files."""
+def show_maps(found: "xr.Dataset") -> None:
+    """Print what the maps span: of every metric and knob the lowest, middle and highest elasticity."""
     out = console()
     sizes = " x ".join(f"{size:,} {dim}" for dim, size in found.sizes.items() if dim != "knob")
     out.print(f"{found.attrs['title']}\n{sizes} points, {found.sizes['knob']} knobs", end="\n\n")
@@ -132,7 +147,6 @@ def show_maps(found: "xr.Dataset", files: Sequence[str]) -> None:
             ranges.add_row(str(knob), *ends)
         out.print(ranges)
         out.print()
-    print_lines(out, "file", files)
 
 
 def record(ranking: Ranking) -> dict[str, Any]:

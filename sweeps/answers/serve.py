@@ -2,24 +2,27 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from hwspaces import formatted
 from jaxroof.deployment import DEGREES, Deployment, degree
+from jaxroof.jobs import JOBS
 from jaxroof.jobs.serve import LATENCIES, PERCENTILES
+from jaxroof.jobs.step import StepWork
+from jaxroof.numerics.arrays import eager
 from jaxroof.scheduler.service.handover import ROLES
 from sweeps.answers import tables
 from sweeps.answers.assumptions import mattering
 from sweeps.answers.brief import Brief
-from sweeps.answers.request import question
-from sweeps.answers.shared import case_record
+from sweeps.answers.request import question, range_text
+from sweeps.answers.shared import case_record, time_range
 from sweeps.ask.names import units, variable
 from sweeps.data.labels import number
 from sweeps.run.evidence import Beyond, serving_beyond, serving_step
 from sweeps.run.joined import Joined, joined_lines, step_joined
+from sweeps.run.points import answers_at
 from sweeps.run.simulated.classes import class_objectives, limits_text
 from sweeps.run.simulated.objective import limits
 from sweeps.run.simulated.policies import policy_record, policy_text
@@ -44,11 +47,12 @@ OF_LIMITS = ("goodput", "good_share")
 """Metrics that are shares; and those that say something only where there are limits."""
 
 
-def show(simulation: Simulation, files: Iterable[str]) -> None:
-    """Print the report, and which files are written."""
+def show(simulation: Simulation) -> None:
+    """Print the report."""
     case = simulation.case
     out = tables.console()
-    out.brief(brief(simulation))
+    if out.short(lambda: brief(simulation)):
+        return
     out.print(tables.heading(case, simulation.load.text, simulation.spec.overrides))
     out.print(f"policy of {case.engine.name}: {policy_text(simulation.policy)}")
     if simulation.prefill_policy is not None:
@@ -77,26 +81,23 @@ def show(simulation: Simulation, files: Iterable[str]) -> None:
     # Simulated seconds of serving, and seconds that the simulation took.
     served, seconds = (formatted(value, "s") for value in (simulation.metrics["duration"], simulation.seconds))
     out.print(f"time    {served} of serving simulated in {seconds}")
+    tables.print_lines(out, "error", [f"mean TPOT {words}" for words in tpot_range_texts(simulation)])
     far = simulated_beyond(simulation)
     tables.print_lines(out, "beyond", [far.text] if far.marked else [])
     tables.print_lines(out, "surface", joined_lines(simulated_joined(simulation)))
-    # Notes of the case come first; those of the simulation repeat some of them.
-    tables.print_lines(
-        out, "note", (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
-    )
-    tables.print_lines(out, "file", files)
+    tables.print_lines(out, "note", _notes(simulation))
 
 
 def brief(simulation: Simulation) -> Brief:
     """The simulation on a screen: what keeps the limits, latencies, what stops a larger load."""
     case, metrics = simulation.case, simulation.metrics
-    notes = (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
-    limited = limits(simulation.objective)
+    notes, limited = _notes(simulation), limits(simulation.objective)
     rate = number(metrics["requests_per_second"])
     cost = metrics.get("usd_per_million_tokens")
     rates = [f"{number(metrics['tokens_per_second'])} tokens/s"] if "tokens_per_second" in metrics else []
     rates += [f"{number(cost)} USD per million output tokens"] if cost is not None and math.isfinite(cost) else []
     kept = f"; {slo_lines(simulation)[0]}" if limited else ""
+    certain = [f"TPOT {words}" for words in tpot_range_texts(simulation)]
     bound, far = binding(simulation), simulated_beyond(simulation)
     work = f"{number(metrics['batch_mean'])} sequences decode on average"
     cache = f"at most {100 * metrics['kv_use_max']:.0f} % of the cache, {metrics['preemptions']:,.0f} preemptions"
@@ -107,13 +108,19 @@ def brief(simulation: Simulation) -> Brief:
     facts += [("status", unserved)] if ", " in unserved else []
     return Brief(
         *question(case, simulation.load.text),
-        answer=f"{rate} requests/s: {', '.join(rates)}{kept}",
+        answer=f"{rate} requests/s: {', '.join([*rates, *certain])}{kept}",
         facts=tuple(facts),
         table=_short_latencies(simulation),
         notes=notes,
         matter=mattering(case, metrics, notes),
         next="the largest load: jaxroof capacity --slo",
     )
+
+
+def _notes(simulation: Simulation) -> tuple[str, ...]:
+    # Notes of the case come first; those of the simulation repeat some of them.
+    case = simulation.case
+    return (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
 
 
 def _short_latencies(simulation: Simulation) -> Any:
@@ -253,6 +260,31 @@ def simulated_beyond(simulation: Simulation) -> Beyond:
     # A step of the mean batch at mean lengths stands for the run; the batch is one at least.
     stream, batch = simulation.load.stream, max(simulation.metrics["batch_mean"], 1.0)
     return serving_beyond(simulation.case.scenario, batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
+
+
+def tpot_range(simulation: Simulation) -> tuple[float, float] | None:
+    """90 % interval of the mean TPOT in s, by the errors of a step of the mean batch; None where they are not known."""
+    metrics, stream = simulation.metrics, simulation.load.stream
+    if "tpot_mean" not in metrics:
+        return None
+    context = float(np.mean(stream.isl)) + 0.5 * float(np.mean(stream.osl))
+    step = StepWork(decode=max(metrics["batch_mean"], 1.0), context=context)
+    names = ("step_time", "step_time_spread", "step_time_least")
+    with eager():
+        found = answers_at(JOBS["step"], dataclasses.replace(simulation.case.scenario, workload=step), names)
+    if "step_time_spread" not in found:
+        return None
+    low, high = time_range("step_time", {name: float(value) for name, value in found.items()})
+    scale = metrics["tpot_mean"] / float(found["step_time"])
+    return scale * low, scale * high
+
+
+def tpot_range_texts(simulation: Simulation) -> list[str]:
+    """That interval in words, beside the mean; none where it is not known."""
+    ends = tpot_range(simulation)
+    if ends is None:
+        return []
+    return [f"{formatted(simulation.metrics['tpot_mean'], 's')} ({range_text(*ends)}, 90 %)"]
 
 
 def simulated_joined(simulation: Simulation) -> list[Joined]:

@@ -13,16 +13,9 @@ LABELLED = re.compile(r"([a-z]{2,9})  +(\S.*)")
 
 
 class Short:
-    """Collects the blocks of an answer, and shows its short form on a screen when it is whole.
+    """Collects the short form of an answer, or the blocks of one that has none, and shows it on a screen at the end."""
 
-    Args:
-      screen: that shows it.
-      width: columns of the screen.
-      notes: show the notes below it, whole.
-    """
-
-    def __init__(self, screen: Renderer, width: int = WIDTH, notes: bool = False):
-        self._screen, self._width, self._with_notes = screen, width, notes
+    def __init__(self) -> None:
         self._blocks = list[Block]()
         self._brief: Brief | None = None
 
@@ -30,7 +23,7 @@ class Short:
         """One block more."""
         self._blocks.append(block)
 
-    def brief(self, brief: Brief) -> None:
+    def take(self, brief: Brief) -> None:
         """The short form, in the words of its verb."""
         self._brief = brief
 
@@ -43,17 +36,21 @@ class Short:
         facts = found.facts if self._brief is None else (*files, *found.facts)
         return dataclasses.replace(found, notes=notes, facts=facts)
 
-    def end(self) -> None:
-        """Show the short form; nothing where nothing was said."""
+    def end(self, screen: Renderer, width: int = WIDTH, notes: bool = False) -> None:
+        """Show the short form on a screen of `width` columns; nothing where nothing was said.
+
+        Args:
+          notes: show the notes below it, whole.
+        """
         if not self._blocks and self._brief is None:
             return
         found = self.found()
-        for block in found.blocks(self._width):
-            self._screen.show(block)
-        if self._with_notes:
-            self._screen.show(Text(""))
+        for block in found.blocks(width):
+            screen.show(block)
+        if notes:
+            screen.show(Text(""))
             for note in found.notes:
-                self._screen.show(Text(textwrap.fill(escaped(note), min(self._width, WIDTH), subsequent_indent="  ")))
+                screen.show(Text(textwrap.fill(escaped(note), min(width, WIDTH), subsequent_indent="  ")))
 
 
 def _lines(blocks: list[Block]) -> list[tuple[str, str]]:

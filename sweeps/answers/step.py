@@ -79,7 +79,8 @@ def use_text(result: Answer) -> str:
 def show(case: Case, result: Answer, settings: dict[str, str]) -> None:
     """Print the table of ops, and what follows it."""
     out = tables.console()
-    out.brief(brief(case, result))
+    if out.short(lambda: brief(case, result)):
+        return
     out.print(tables.heading(case, step_text(case), settings), end="\n\n")
     out.print(tables.op_table(result.steps["step"]))
     out.print()

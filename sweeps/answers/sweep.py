@@ -17,8 +17,8 @@ RATED_POINTS = 100_000
 
 
 def speed_text(points: int, seconds: float) -> str:
-    """Seconds of a whole run, compiling and writing with it, and the points per second that these are."""
-    rate = f", {rate_text(points / seconds)} points/s with compiling and writing" if points >= RATED_POINTS else ""
+    """Seconds of a whole run, compiling and writing with it, and its points per second."""
+    rate = f", {rate_text(points / seconds)}/s" if points >= RATED_POINTS else ""
     return f"{seconds:.1f} s{rate}"
 
 
@@ -75,16 +75,17 @@ def print_found(output: str, written: str) -> None:
             for values, part in parts(dataset, names)
         ]
         shown = _tables(dataset, metrics, optima)
+        facts = _facts(dataset, optima) if len(optima) <= MOST_TABLES else []
         pruned = pruned_text(stored.attrs)
-    out.brief(
-        Brief(
-            asked=dataset.attrs.get("title", output),
-            answer=f"{written}{pruned or f'; {feasible:,} ({100 * feasible / points:.0f} %) are feasible'}",
-            facts=(("file", output), *((("best of", said(names)),) if names or usual else ())),
-            table=shown[0] if shown else None,
-            next=f"jaxroof plot {output}",
-        )
+    brief = Brief(
+        asked=dataset.attrs.get("title", output),
+        answer=f"{written}{pruned or f'; {feasible:,} ({100 * feasible / points:.0f} %) are feasible'}",
+        facts=(("file", output), *((("best of", said(names)),) if names or usual else ()), *facts),
+        table=shown[0] if len(optima) > MOST_TABLES else None,
+        next=f"jaxroof plot {output}",
     )
+    if out.short(lambda: brief):
+        return
     out.print(f"{output}: {written}")
     # A sample of the points does not tell which share of all is feasible.
     if dataset is stored:
@@ -100,6 +101,25 @@ def print_found(output: str, written: str) -> None:
     if len(shown) == 1 and len(optima) > MOST_ROWS:
         out.print(f"and {len(optima) - MOST_ROWS:,} more: `jaxroof query {output} --sort METRIC --where CONDITION`")
     out.print(f"\n`jaxroof plot {output}` draws it.")
+
+
+def _facts(dataset: Any, optima: list[Any]) -> list[tuple[str, str]]:
+    """The best point by every key metric in words, over lines that have one label."""
+    from sweeps.answers.brief import packed
+    from sweeps.ask.names import variable
+    from sweeps.data import best, labels
+    from sweeps.data.conditions import where_text
+
+    facts = []
+    for values, part, points in optima:
+        for point in points:
+            place = best.coordinates(part, point)
+            first, *others = [f"{name} {place[name]}" for name in labels.axes(dataset) if name not in values]
+            of = f" of {where_text(dataset, values)}" if values else ""
+            head = f"{point.metric} {labels.text(part, point.metric, point.value)}{of} at {first}"
+            label = "highest" if variable(point.metric).higher_is_better else "lowest"
+            facts += [(label if not row else " ", text) for row, text in enumerate(packed([head, *others]))]
+    return facts
 
 
 def _tables(dataset: Any, metrics: tuple[str, ...], optima: list[Any]) -> list[Any]:

@@ -42,7 +42,8 @@ def record(case: Case, answer: Answer) -> dict[str, Any]:
 def show(case: Case, metrics: dict[str, Any], settings: dict[str, str]) -> None:
     """Print the tables."""
     out, work = tables.console(), case.scenario.workload
-    out.brief(brief(case, metrics))
+    if out.short(lambda: brief(case, metrics)):
+        return
     out.print(heading(case), end="\n")
     if settings:
         out.print(f"with {', '.join(f'{path} = {value}' for path, value in settings.items())}")

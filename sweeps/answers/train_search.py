@@ -31,9 +31,7 @@ def _brief(case: Any, found: Any, devices: int, rows: Any) -> Brief:
     asked += f"{work.seq:,.0f} tokens; weights {case.model.precision}"
     tried = f"{len(found.order):,} of {len(found.layouts):,} layouts are feasible"
     if not rows:
-        least = tables.size(float(found.metrics["training_memory"].min()))
-        capacity = tables.size(case.scenario.hardware.memory.hbm.capacity)
-        return Brief(asked, answer=f"Nothing is feasible: the least that any layout needs is {least} of {capacity}.")
+        return Brief(asked, answer=f"Nothing is feasible: {_least_text(case, found)}.", notes=tables.notes(case))
     degrees = {"micro_batch": "micro", "zero": "ZeRO"}
     names = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero")
     figures = ("iteration", "MFU", "memory", "tok/s/dev")
@@ -48,14 +46,20 @@ def _brief(case: Any, found: Any, devices: int, rows: Any) -> Brief:
     return Brief(asked, answer=f"Best: {layout}, {speed}; {tried}", table=listing, notes=tables.notes(case))
 
 
+def _least_text(case: Any, found: Any) -> str:
+    """How much memory is lacking where nothing is feasible."""
+    least = tables.size(float(found.metrics["training_memory"].min()))
+    return f"the least that any layout needs is {least} of {tables.size(case.scenario.hardware.memory.hbm.capacity)}"
+
+
 def show(case: Any, found: Any, devices: int, top: int) -> None:
     """Print the best layouts, and how many were tried."""
-    out, work = tables.console(), case.scenario.workload
+    out, rows, work = tables.console(), found.rows(top), case.scenario.workload
+    if out.short(lambda: _brief(case, found, devices, rows)):
+        return
     size = f"{work.global_batch:,.0f} sequences of {work.seq:,.0f} tokens per iteration"
     out.print(f"{case.model.name} on {devices:,} x {case.hardware.name}: {size}")
     out.print(f"weights {case.model.precision}, efficiency {case.efficiency.name}", end="\n\n")
-    rows = found.rows(top)
-    out.brief(_brief(case, found, devices, rows))
     columns = ("#", "tp", "pp", "cp", "ep", "dp", "micro", "ZeRO")
     figures = ("iteration", "MFU", "memory", "bubble", "exposed", "tokens/s\n/device")
     listing = tables.table(*columns, "recompute", "schedule", *figures, numbers=(*columns, *figures))
@@ -76,10 +80,7 @@ def show(case: Any, found: Any, devices: int, top: int) -> None:
     if rows:
         out.print(listing)
     else:
-        # The layout that needs least memory shows how much is lacking.
-        least = float(found.metrics["training_memory"].min())
-        capacity = tables.size(case.scenario.hardware.memory.hbm.capacity)
-        out.print(f"nothing is feasible: the least that any layout needs is {tables.size(least)} of {capacity}")
+        out.print(f"nothing is feasible: {_least_text(case, found)}")
     out.print()
     rate = len(found.layouts) / max(found.seconds, 1e-9)
     out.print(

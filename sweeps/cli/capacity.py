@@ -7,7 +7,7 @@ from sweeps.answers.to_json import print_json
 from sweeps.ask.words import ComparisonWords
 from sweeps.cli import common, service, service_capacity
 from sweeps.cli.leaf_flags import add_flags
-from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
+from sweeps.cli.outputs import dataset_argument, picture_argument, print_files, write
 from sweeps.cli.serve import FLAGS
 from sweeps.run.compile_cache import compilation_cache
 
@@ -70,7 +70,8 @@ def run(options: argparse.Namespace) -> None:
         write(options, "plot", lambda: load(dataset(search)))
     if options.json:
         return print_json(report.record(search))
-    report.show(search, files(options))
+    report.show(search)
+    print_files(options)
 
 
 def _load_ranges(options: argparse.Namespace) -> dict[str, list[float] | None]:

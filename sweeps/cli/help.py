@@ -32,7 +32,7 @@ def overview() -> str:
         lines += [f"{title:9}{verb:14}{summary}" for title, (verb, summary) in zip(titles, verbs.items(), strict=True)]
     lines.append("")
     for verb in FIRST:
-        lines += _command(f"jaxroof {verb} {HELP[verb].examples[0]}", width)
+        lines += command(f"jaxroof {verb} {HELP[verb].examples[0]}", width)
     lines += ["jaxroof VERB --help: its flags and examples; also --version, and completion bash, zsh or fish"]
     return "\n".join(_shortened(line, width) for line in lines) + "\n"
 
@@ -49,27 +49,27 @@ def brief(parser: argparse.ArgumentParser, words: str) -> str:
     if shown.examples:
         lines += ["", "examples"]
         for example in shown.examples:
-            lines += ["  " + line for line in _command(f"jaxroof {words} {example}".rstrip(), width - 2)]
+            lines += ["  " + line for line in command(f"jaxroof {words} {example}".rstrip(), width - 2)]
     groups = _groups(parser, shown)
     lines.append("")
     for title, actions in groups.items():
-        rows = [_row(*row, width) for action in actions for row in _rows(parser, action)]
-        lines += [title, *rows] if title and rows else rows
+        listed = [_row(*row, width) for action in actions for row in rows(parser, action)]
+        lines += [title, *listed] if title and listed else listed
     known = _known(parser)
     answer = [known[flag] for flag in FORM.split() if flag in known]
     # Forms that every command has are one line; files that it writes have a line each.
     files = [action for action in answer if action.dest in WRITTEN]
-    lines += ["answer", *(_row(*row, width) for action in files for row in _rows(parser, action))]
+    lines += ["answer", *(_row(*row, width) for action in files for row in rows(parser, action))]
     others = ", ".join(_spelled(parser, action, action.option_strings[0]) for action in answer if action not in files)
     lines += [f"  also {others}"] if others else []
     told = [*answer, *(action for actions in groups.values() for action in actions)]
-    rest = [action for action in _shown(parser) if action not in told]
+    rest = [action for action in shown_arguments(parser) if action not in told]
     return "\n".join([*lines, *(["", f"{len(rest)} more: jaxroof {words} --help-all"] if rest else [])]) + "\n"
 
 
 def _groups(parser: argparse.ArgumentParser, shown: Help) -> dict[str, list[argparse.Action]]:
     """Arguments by the title of their group: first words and values without a flag, then what is declared."""
-    known, found = _known(parser), _shown(parser)
+    known, found = _known(parser), shown_arguments(parser)
     groups = {"": [action for action in found if not action.option_strings]}
     if shown.groups:
         return groups | {title: [known[flag] for flag in flags] for title, flags in shown.groups.items()}
@@ -81,7 +81,7 @@ def _known(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     return {flag: action for action in parser._actions for flag in action.option_strings}
 
 
-def _shown(parser: argparse.ArgumentParser) -> list[argparse.Action]:
+def shown_arguments(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """Arguments that a help may show: all but the help itself, and what is not shown anywhere."""
     hidden = ("help", "help_all")
     return [action for action in parser._actions if action.dest not in hidden and action.help != argparse.SUPPRESS]
@@ -100,7 +100,7 @@ def usage(parser: argparse.ArgumentParser, words: str) -> str:
     return " ".join([*parts, "[flags]"]).replace(" ... [flags]", " ...")
 
 
-def _rows(parser: argparse.ArgumentParser, action: argparse.Action) -> list[tuple[str, str]]:
+def rows(parser: argparse.ArgumentParser, action: argparse.Action) -> list[tuple[str, str]]:
     """An argument as it is spelled, with its help; of words that a command goes on with a row each."""
     formatter = parser._get_formatter()
     if isinstance(action, argparse._SubParsersAction):
@@ -138,7 +138,7 @@ def _shortened(text: str, width: int) -> str:
     return f"{head.removesuffix(' ...').rstrip(',')} ..."
 
 
-def _command(text: str, width: int) -> list[str]:
+def command(text: str, width: int) -> list[str]:
     """A command as lines that a shell takes: it is broken before flags."""
     lines, line = [], ""
     for word in _words(text):

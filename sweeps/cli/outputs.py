@@ -81,6 +81,13 @@ def files(options: argparse.Namespace) -> list[str]:
     return [name for name in named if name is not None]
 
 
+def print_files(options: argparse.Namespace) -> None:
+    """Print the files that a verb has written, each on a line."""
+    from sweeps.answers.tables import console, print_lines
+
+    print_lines(console(), "file", files(options))
+
+
 def write(options: argparse.Namespace, dest: str, make: Callable[[], Any], inputs: Iterable[str] = ()) -> None:
     """Write what `make` returns into the file that the flag `dest` names, if any: as the name ends, a dataset, a record
     or a picture.

@@ -40,12 +40,7 @@ def run(words: list[str]) -> SystemExit | None:
         description = f"{summary[0].upper()}{summary[1:]}."
         subparser = verbs.add_parser(verb, help=summary, description=description)
         if words and verb == words[0]:
-            module = importlib.import_module(f"sweeps.cli.{verb}")
-            module.arguments(subparser)
-            # The forms of an answer are those of every verb, and are declared at the parsers that take flags.
-            for leaf in _leaves(subparser):
-                outputs.form_arguments(leaf)
-            _brief(subparser, verb)
+            module = _declared(subparser, verb)
     if asked:
         completing.answer(parser)
     try:
@@ -86,11 +81,10 @@ def _run(command: str, module: ModuleType, options: argparse.Namespace) -> None:
         if options.verbose:
             _written(command, module, options)
             return
-        screen = Screen(WIDTH)
-        short = Short(screen, screen.width, options.notes)
-        with instead(short):
+        with instead(short := Short()):
             _written(command, module, options)
-        short.end()
+        screen = Screen(WIDTH)
+        short.end(screen, screen.width, options.notes)
     finally:
         COMMAND.reset(token)
 
@@ -116,6 +110,24 @@ def _run_with_page(module: ModuleType, options: argparse.Namespace, command: str
     with also(page):
         module.run(options)
     page.write(options.html, options.force)
+
+
+def parser_of(verb: str) -> "Parser":
+    """The parser of a verb alone, with everything that the command declares."""
+    parser = Parser(prog=f"jaxroof {verb}")
+    _declared(parser, verb)
+    return parser
+
+
+def _declared(parser: argparse.ArgumentParser, verb: str) -> ModuleType:
+    """Declare the arguments of a verb, and give it its help; its module."""
+    module = importlib.import_module(f"sweeps.cli.{verb}")
+    module.arguments(parser)
+    # The forms of an answer are those of every verb, and are declared at the parsers that take flags.
+    for leaf in _leaves(parser):
+        outputs.form_arguments(leaf)
+    _brief(parser, verb)
+    return module
 
 
 def _leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from sweeps.answers.to_json import print_json
 from sweeps.cli.common import json_argument, whole_number, word_arguments
-from sweeps.cli.outputs import dataset_argument, files, write
+from sweeps.cli.outputs import dataset_argument, print_files, write
 
 SHOWN = ("tokens_per_second_per_device", "tpot", "ttft", "step_time", "usd_per_million_tokens", "feasible")
 """Variables that a table has beside those that are named, of those that there are."""
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
     from sweeps.answers.answer import Column, Table
-    from sweeps.answers.tables import console, print_lines
+    from sweeps.answers.tables import console
     from sweeps.data import labels
     from sweeps.data.conditions import said
     from sweeps.data.querying.run import named
@@ -88,4 +88,4 @@ def _table(options: argparse.Namespace, dataset: Any, found: Any) -> None:
     if found.matches:
         out.print()
         out.print(listing)
-    print_lines(out, "file", files(options))
+    print_files(options)

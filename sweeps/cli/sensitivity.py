@@ -6,7 +6,7 @@ from typing import Any
 
 from sweeps.answers.to_json import print_json
 from sweeps.cli import common, request, serve, service, step, train
-from sweeps.cli.outputs import dataset_argument, files, picture_argument, write
+from sweeps.cli.outputs import dataset_argument, files, picture_argument, print_files, write
 
 JOBS = ("request", "step", "train", "serve")
 
@@ -77,7 +77,8 @@ def run(options: argparse.Namespace) -> None:
         _write(options, result, top)
     if options.json:
         return print_json(report.record(result))
-    report.show(result, top, options.all, files(options))
+    report.show(result, top, options.all)
+    print_files(options)
 
 
 def _write(options: argparse.Namespace, found: Any, top: int) -> None:
@@ -118,4 +119,5 @@ def _maps(options: argparse.Namespace, names: Any, wanted: Any, exponent: float 
 
         write(options, "plot", lambda: elasticity_maps(dataset))
     write(options, "output", lambda: dataset, [options.over])
-    report.show_maps(dataset, files(options))
+    report.show_maps(dataset)
+    print_files(options)

@@ -8,7 +8,7 @@ from typing import Any
 from sweeps.answers.to_json import print_json
 from sweeps.cli import common, serve_routers, service
 from sweeps.cli.leaf_flags import add_flags, leaf_flags
-from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument, write
+from sweeps.cli.outputs import dataset_argument, files, output_argument, picture_argument, print_files, write
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
@@ -95,7 +95,8 @@ def run(options: argparse.Namespace) -> None:
         _write(options, result)
     if options.json:
         return print_json(report.record(result))
-    report.show(result, files(options))
+    report.show(result)
+    print_files(options)
 
 
 def _write(options: argparse.Namespace, found: Any) -> None:

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from sweeps.answers.to_json import print_json
-from sweeps.cli.outputs import files, write
+from sweeps.cli.outputs import print_files, write
 from sweeps.cli.progress import Line
 
 
@@ -27,4 +27,5 @@ def run(options: argparse.Namespace, spec: Any) -> None:
         written(options.output, data, options.force)
     if options.json:
         return print_json(report.record(found))
-    report.show(found, files(options))
+    report.show(found)
+    print_files(options)

@@ -9,12 +9,14 @@ import xarray as xr
 from sweeps.ask.names import VARIABLES, variable
 from sweeps.data import labels
 
+OWNING = "owning_usd_per_million_tokens"
+
 KEY_METRICS = {
-    "request": ("tokens_per_second_per_device", "tpot", "ttft", "usd_per_million_tokens"),
+    "request": ("tokens_per_second_per_device", "tpot", "ttft", "usd_per_million_tokens", OWNING),
     "serve": ("tokens_per_second_per_device", "goodput", "ttft_p99", "tpot_p50", "usd_per_million_tokens"),
-    "step": ("tokens_per_second_per_device", "step_time", "usd_per_million_tokens"),
+    "step": ("tokens_per_second_per_device", "step_time", "usd_per_million_tokens", OWNING),
 }
-"""Metrics that a reader asks for first, by job."""
+"""Metrics that a reader asks for first, by job; the cost of owning where there is no price that varies."""
 
 PAIRS = (
     ("tokens_per_second_per_request", "tokens_per_second_per_device"),
@@ -50,7 +52,8 @@ def metrics(dataset: xr.Dataset) -> tuple[str, ...]:
 def key_metrics(dataset: xr.Dataset) -> tuple[str, ...]:
     """The metrics of most interest that the dataset has and that vary in it; else whatever does."""
     wanted = [name for name in KEY_METRICS.get(dataset.attrs.get("job", ""), ()) if name in dataset]
-    return tuple(name for name in wanted or metrics(dataset) if dataset[name].dims)
+    found = [name for name in wanted or metrics(dataset) if dataset[name].dims]
+    return tuple(name for name in found if name != OWNING or "usd_per_million_tokens" not in found)
 
 
 def feasible(dataset: xr.Dataset) -> xr.DataArray:

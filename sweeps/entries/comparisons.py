@@ -148,7 +148,7 @@ def compare_static(
       isl, osl: prompt and output tokens of every request.
       hardware, devices, batch: what is tried; None: all accelerators that are rented out, 1 to 16, 1 to 512.
       slo: "ttft=500ms,tpot=40ms"; what misses it is not feasible.
-      sort: a metric; None: US dollars per million tokens where there are prices.
+      sort: a metric; None: US dollars per million tokens where there are prices, else tokens per second and device.
       begun: called with the number of points before they are computed; returns a callback for those that are done.
 
     Raises:

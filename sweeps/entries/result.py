@@ -101,7 +101,7 @@ class Result:
         from sweeps.answers.answer import instead
         from sweeps.answers.short import Short
 
-        with instead(short := Short(_Kept())):
+        with instead(short := Short()):
             self._say()
         return short.found()
 
@@ -115,6 +115,3 @@ class _Kept:
     def show(self, block: "Block") -> None:
         """One block more."""
         self.blocks.append(block)
-
-    def brief(self, brief: "Brief") -> None:
-        """The short form is asked of those who make it."""

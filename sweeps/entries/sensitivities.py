@@ -90,8 +90,8 @@ class SensitivityResult(Result):
         from sweeps.answers.sensitivity import show, show_maps
 
         if self.ranking is None:
-            return show_maps(self._dataset, ())
-        return show(self.ranking, SHOWN, False, ())
+            return show_maps(self._dataset)
+        return show(self.ranking, SHOWN, False)
 
 
 @takes(SweepWords, keys=True)

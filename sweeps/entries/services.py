@@ -76,7 +76,7 @@ class ServeResult(Result):
         from sweeps.answers import routers, serve
 
         (first, *others) = self.simulations.values()
-        return routers.show(self.simulations, ()) if others else serve.show(first, ())
+        return routers.show(self.simulations) if others else serve.show(first)
 
 
 class CapacityResult(Result, searches.Search):
@@ -107,7 +107,7 @@ class CapacityResult(Result, searches.Search):
     def _say(self) -> None:
         from sweeps.answers.capacity import show
 
-        show(self, ())
+        show(self)
 
 
 class ServiceCapacityResult(Result, rates.ServiceCapacity):

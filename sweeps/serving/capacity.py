@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from hwspaces.quantities.units import plain_arguments
-from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES, variable_attributes
 from sweeps.ask.offered_load import without_output
 from sweeps.ask.spaces import specification
@@ -19,7 +17,7 @@ from sweeps.run.precision import precision
 from sweeps.run.simulated.classes import target_of
 from sweeps.run.simulated.grid import Metrics
 from sweeps.run.simulated.objective import SHARE, Target, limits
-from sweeps.run.simulated.spec import ServeSpec, serve_spec
+from sweeps.run.simulated.spec import serve_spec
 from sweeps.serving.curve import curve_dataset, loads_of
 from sweeps.serving.fleet import Fleet, FleetPlace, fleet
 from sweeps.serving.target import keeps, keeps_all_at_once, missed_text, usual_clients, usual_rates
@@ -107,8 +105,6 @@ class Search:
         return without_output(one.cost, prompt)
 
 
-@takes(ServeSpec)
-@plain_arguments
 def capacity(
     model: str,
     hardware: str | Iterable[str],
@@ -132,25 +128,13 @@ def capacity(
     Requests are the same at every load and for every engine, with their times stretched; so a difference is none of
     chance.
 
-    Args:
-      model: catalogue name or config file.
-      hardware: accelerators; those that cannot serve the model are left out with the reason.
-      slo: what has to be kept: limits of requests, "ttft=500ms,tpot=40ms", of which a `share` has to be good, and
-        limits of figures of the run, "ttft_p99=1s,tpot_mean=30ms". Requests that are refused, rejected or left are
-        never good.
-      share: of all requests, above 0 and at most 1.
-      rates: loads of the curve in requests per s, rising; None: from a twentieth of the slowest engine's throughput to
-        twice the fastest one's.
-      concurrencies: in its place, clients of a closed loop.
-      closed: with neither of them: clients, from 1 to as many as run at once.
-      tp: tensor-parallel degree, or several; None: the smallest power of two at which the model fits on each.
-      node: devices of one server, which is rented whole; None: that of `hwspaces.accelerators.prices`.
-      tolerance: of the capacity, relative; of fewer than 1 / `tolerance` clients, one client.
-      begun: called with the number of simulations to come; returns what is called with those that are done.
-      **keys: of `sweeps.run.simulated.spec.ServeSpec`, as of `latency_curve`.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
+    Args, as of `sweeps.capacity`:
+      hardware: those that cannot serve the model are left out with the reason.
+      slo, share: requests that are refused, rejected or left are never good.
+      rates: rising; None: from a twentieth of the slowest engine's throughput to twice the fastest one's.
+      closed: with neither rates nor concurrencies: clients, from 1 to as many as run at once.
+      tolerance: of fewer than 1 / `tolerance` clients, one client.
+      **keys: of `sweeps.run.simulated.spec.ServeSpec`.
     """
     start = time.perf_counter()
     if not 1e-4 <= tolerance < 1.0:

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hwspaces.quantities.units import plain_arguments
-from sweeps.ask.keys import takes
 from sweeps.ask.names import STATES
 from sweeps.ask.spaces import specification
 from sweeps.run.simulated.classes import class_metric, target_of
@@ -49,8 +47,6 @@ class ServiceCapacity:
     seconds: float
 
 
-@takes(ServeSpec)
-@plain_arguments
 def service_capacity(
     model: str,
     hardware: str,
@@ -67,21 +63,7 @@ def service_capacity(
     ends are within `tolerance`. Requests are the same at every rate, their times stretched. A rate at which more than
     1 % of the requests wait on average for longer than two steps is not kept, as their queue grows.
 
-    Args:
-      model, slo, share: as of `sweeps.capacity`.
-      hardware: accelerator of the replicas; with `prefill`, of those that decode.
-      tolerance: of the rate, relative.
-      begun: called with about as many simulations as come; returns what is called with those that are done.
-      **keys: of `sweeps.run.simulated.spec.ServeSpec`, without those that say when requests come but `arrivals` and
-        `trace`: router, prefill, tiers, deployment, isl, osl, requests ... Where nothing says how many requests there
-        are, 1,000 for every replica that decodes, and 8,000 at most.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
-
-    Example:
-      sweeps.service_capacity("Llama-3.1-8B", "H100-SXM", "ttft=500ms,tpot=40ms", isl=1024, osl=128,
-        deployment={"dp": 4}, router="least_requests")
+    Args are those of `sweeps.service_capacity`.
     """
     start = time.perf_counter()
     if not 1e-4 <= tolerance < 1.0:

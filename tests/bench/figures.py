@@ -15,13 +15,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+import sweeps
 import workloads
 from sweeps.ask.layouts import label
 from sweeps.run.answer import answer
 from sweeps.run.simulated.spec import serve_spec
 from sweeps.run.sweep import sweep
 from sweeps.serving.run import simulation
-from sweeps.studies.compare.static import compare_static
 from sweeps.studies.sensitivity.point import sensitivity_at
 from tests.figures import LAYOUT, PARTS, Deployed, comparable, deployments, figures, of_steps, possible, same, scenarios
 
@@ -128,7 +128,7 @@ def computed(point: Deployed, random: np.random.Generator) -> Iterator[tuple[str
     devices = [int(np.prod([value for name, value in point.degrees.items() if name in LAYOUT and name != "ep"]))]
     kinds = {name: point.options[name] for name in ("weights", "kv", "efficiency") if name in point.options}
     keys = {"hardware": [point.hardware], "devices": devices, "batch": [1], "set": point.settings | rest, **kinds}
-    ranked = compare_static(point.model, point.workload["isl"], point.workload["osl"], **keys)
+    ranked = sweeps.compare_static(point.model, point.workload["isl"], point.workload["osl"], **keys)
     for row in (*ranked.rows, *ranked.infeasible):
         if row.layout == wanted:
             yield "compare in float32", {n: v for n, v in row.metrics.items() if not math.isnan(v)}

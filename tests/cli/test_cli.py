@@ -313,7 +313,7 @@ def test_keep_is_given_again_or_with_commas(spec, tmp_path, capsys):
 
 
 def test_a_rate_is_of_the_seconds_that_stand_before_it():
-    assert speed_text(1_000_000, 20.0) == "20.0 s, 50,000 points/s with compiling and writing"
+    assert speed_text(1_000_000, 20.0) == "20.0 s, 50,000/s"
     assert speed_text(10, 2.0) == "2.0 s"
 
 

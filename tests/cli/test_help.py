@@ -1,15 +1,14 @@
 """Help of the command and of every verb: short, in groups, with examples that work."""
 
 import argparse
-import importlib
 import re
 import shlex
 
 import pytest
 
-from sweeps.cli import help, main, outputs
+from sweeps.cli import help, main
 from sweeps.cli.examples import FORM, HELP
-from sweeps.cli.parser import Parser, _leaves
+from sweeps.cli.parser import parser_of
 from sweeps.cli.verbs import GROUPS, VERBS
 
 LINES, COLUMNS = 39, 100
@@ -25,15 +24,6 @@ def said(capsys, *words):
     except SystemExit as end:
         assert not end.code
     return capsys.readouterr().out
-
-
-def parser_of(verb):
-    """The parser of a verb with everything that the command declares."""
-    parser = Parser(prog=f"jaxroof {verb}")
-    importlib.import_module(f"sweeps.cli.{verb}").arguments(parser)
-    for leaf in _leaves(parser):
-        outputs.form_arguments(leaf)
-    return parser
 
 
 def commands():

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeps.answers.answer import Column, Table, Text
+from sweeps.answers.answer import Answer, Column, Table, Text, also, instead
 from sweeps.answers.assumptions import mattering
 from sweeps.answers.brief import LINES, WIDTH, Brief, clipped, narrowed
 from sweeps.answers.short import Short
@@ -74,6 +74,14 @@ def test_notes_are_below_the_answer(capsys):
     assert max(map(len, lines)) <= WIDTH
 
 
+def test_notes_are_all_that_the_whole_answer_has(capsys):
+    words = "sensitivity --hardware H100-SXM --model Llama-3.1-8B --job step --decode 8 --context 512 --smoothing 0"
+    one = "--metric step_time --knob hardware.memory.hbm.bandwidth".split()
+    lines = shown(capsys, *words.split(), *one, "--notes", progress=True).splitlines()
+    assert any(line.startswith("exact piecewise gradients") for line in lines)
+    assert any(line.startswith("links.scale_out") for line in lines)
+
+
 def test_assumptions_matter_where_they_change_the_answer():
     alone = case("request", "MI355X", "Llama-3.1-8B", workload={"batch": 1, "isl": 256, "osl": 16})
     eight = case(
@@ -122,20 +130,35 @@ def test_columns_of_the_highest_rank_go_first():
     assert [column.title for column in narrowed(table, 20).columns] == ["c0", "c3"]
 
 
+class Kept:
+    def __init__(self):
+        self.texts = []
+
+    def show(self, block):
+        self.texts.append(block.text if isinstance(block, Text) else block)
+
+
+def test_the_short_form_is_made_for_a_screen_that_shows_it_and_the_whole_where_a_page_does():
+    made, screen, short = [], Kept(), Short()
+
+    def make():
+        made.append("once")
+        return Brief("asked")
+
+    assert not Answer(screen).short(make) and not made
+    with instead(short):
+        assert Answer(screen).short(make) and made == ["once"]
+        with also(Kept()):
+            assert not Answer(screen).short(make) and made == ["once", "once"]
+    assert short.found().asked == "asked" and not screen.texts
+
+
 def test_an_answer_without_a_short_form_has_its_first_lines():
-    class Kept:
-        def __init__(self):
-            self.texts = []
-
-        def show(self, block):
-            self.texts.append(block.text if isinstance(block, Text) else block)
-
-    screen = Kept()
-    short = Short(screen, 100)
+    screen, short = Kept(), Short()
     for text in ("a heading\n", "status  all done", *(f"line {n}" for n in range(20))):
         short.show(Text(text))
     short.show(Text("an assumption", label="note"))
-    short.end()
+    short.end(screen)
     lines = "\n".join(screen.texts).split("\n")
     assert len(lines) <= LINES and lines[0] == "a heading"
     assert "status      all done" in lines and "notes       1 assumption: --notes" in lines

@@ -12,6 +12,7 @@ from jaxroof import Links, request_cost
 from sweeps.ask.alike import alike
 from sweeps.ask.layouts import label, layouts, reach
 from sweeps.run.answer import answer
+from sweeps.studies.compare.candidates import accelerators
 from sweeps.studies.compare.reasons import limits
 
 pytestmark = pytest.mark.xdist_group("compare")
@@ -89,6 +90,18 @@ def test_a_precision_that_an_accelerator_lacks_is_named(pair):
     assert found.rows[0].metrics["weight_bytes"] < 0.7 * pair.rows[0].metrics["weight_bytes"]
     nobody = compared(weights="w4a8", hardware=["A100-SXM-80GB"])
     assert (nobody.rows, nobody.points, nobody.accelerators) == ((), 0, 1)
+
+
+def test_accelerators_that_a_figure_cannot_be_set_of_are_left_out_of_all_and_refused_by_name():
+    grid = {"hardware.costs.grid_intensity": "50 gCO2/kWh"}  # costs of MI308X are not known
+    found, left_out = accelerators(None, grid, None)
+    assert float(found["H100-SXM"].hardware.costs.grid_intensity) == pytest.approx(0.05 / 3.6e6)
+    missing = "costs also needs wafer, shared_wafer, wafer_diameter, scribe and 16 others, which is unknown"
+    assert "MI308X" not in found and left_out["MI308X"] == f"--set: {missing}"
+    with pytest.raises(ValueError, match=f"--set on MI308X: {missing}"):
+        accelerators(["H100-SXM", "MI308X"], grid, None)
+    with pytest.raises(ValueError, match="costs.grid is not a figure of the hardware"):
+        accelerators(None, {"hardware.costs.grid": 1.0}, None)
 
 
 def test_what_an_accelerator_runs_weight_only_is_ranked():

@@ -55,21 +55,36 @@ class Options:
 
 def accelerators(
     names: Iterable[str] | None, numbers: Mapping[str, Any], prices: str | None
-) -> dict[str, hwspaces.HardwareEntry]:
+) -> tuple[dict[str, hwspaces.HardwareEntry], dict[str, str]]:
     """Accelerators by the name that each was asked for, at their prices and with the figures of theirs that are set.
+
+    Of the whole catalogue, those that a figure cannot be set of are left out.
 
     Args:
       names: None: all of the catalogue that are rented out.
       numbers: by dotted path; those of other structs are left alone.
       prices: as of `hwspaces.priced`.
+
+    Returns:
+      Accelerators, and reasons by the names of those that are left out.
+
+    Raises:
+      ValueError: one line, for a figure that cannot be set of an accelerator that is named, or of none.
     """
     own = {path: value for path, value in numbers.items() if path.startswith("hardware.")}
-    devices = {}
+    devices, left_out = {}, {}
     for name in dict.fromkeys(hwspaces.rented_names() if names is None else names):
         device = hwspaces.priced(hwspaces.hardware(name), prices)
-        # Set figures go last, so that a price that is set replaces the one of `prices`.
-        devices[name] = hwspaces.overridden(device, own) if own else device
-    return devices
+        try:
+            # Set figures go last, so that a price that is set replaces the one of `prices`.
+            devices[name] = hwspaces.overridden(device, own) if own else device
+        except ValueError as refused:
+            if names is not None:
+                raise
+            left_out[name] = str(refused).replace(f" on {device.name}", "")
+    if left_out and not devices:
+        raise ValueError(next(iter(left_out.values())))
+    return devices, left_out
 
 
 def layouts_of(counts: Iterable[int], model: Model) -> list[Layout]:

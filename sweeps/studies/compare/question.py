@@ -115,10 +115,11 @@ def question(asked: AskedComparison, weights: str | None = None) -> ServedQuesti
     # Accelerators that can run it, and layouts that the model allows.
     plain = model_deployment(entry, caches[0], engine=of.engine)
     needed = compute_precisions((entry.model, with_settings(plain, spread)))
-    candidates = list(accelerators(asked.hardware, given, asked.prices).values())
+    tried_devices, lacking = accelerators(asked.hardware, given, asked.prices)
+    candidates = list(tried_devices.values())
     if not candidates:
         raise ValueError("hardware is empty; give at least one name")
-    runnable, lacking = [], {}
+    runnable = []
     for device in candidates:
         # The first reason is told: arithmetic, then the engine's support, then the cache, then its longer steps.
         missing = lacking_precisions(device.hardware, entry.model, with_settings(plain, spread))

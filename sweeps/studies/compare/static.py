@@ -11,7 +11,6 @@ import numpy as np
 
 import hwspaces
 import workloads
-from hwspaces.quantities.units import plain_arguments
 from jaxroof.memory.capacity import room_for_weights, weight_bytes
 from jaxroof.memory.legality import broken_rule
 from sweeps.ask import engines
@@ -19,7 +18,7 @@ from sweeps.ask.axes import Axis
 from sweeps.ask.cases import cache_precision, cache_text, model_deployment, under
 from sweeps.ask.deployments import with_settings
 from sweeps.ask.flag_text import counts, several
-from sweeps.ask.keys import question_of, takes
+from sweeps.ask.keys import question_of
 from sweeps.ask.layouts import Layout, groups_of, label, possible, powers_of_two, reach
 from sweeps.ask.leaves import leaf_number
 from sweeps.ask.names import variable_attributes
@@ -123,8 +122,6 @@ class StaticComparison:
         return len({row.hardware for row in (*self.rows, *self.infeasible)}) + len(self.lacking)
 
 
-@takes(StaticWords)
-@plain_arguments
 def compare_static(
     model: str,
     isl: float | str,
@@ -135,28 +132,7 @@ def compare_static(
 ) -> StaticComparison:
     """Price a static batch of requests on every accelerator, number of devices, layout and batch, and rank them.
 
-    What `jaxroof compare --static` asks. Several values are a list, or a text with commas.
-
-    Args:
-      model: a catalogue name or a config file.
-      isl, osl: prompt and output tokens of every request.
-      hardware: names or files; None: all of the catalogue that are rented out.
-      devices: how many are tried; None: powers of two up to `max_devices` and to what an accelerator's links connect.
-      batch: requests at once, of which every row takes the best; None: powers of two up to 512.
-      slo: limits by metric, as "ttft=500ms,tpot=40ms" or a dictionary; points that miss one are not feasible.
-      sort: a metric; None: US dollars per million tokens where any accelerator has a price, else tokens per second and
-        device.
-      weights, kv, efficiency: precisions in place of the checkpoint's, and efficiency constants.
-      prices: what devices cost: terms of renting, or a TOML file, of `hwspaces.priced`; None: on demand.
-      set: any number by dotted path, as of a sweep.
-      begun: called with the number of points before they are computed; returns a callback for those that are done.
-
-    Returns:
-      The ranking, the reasons of what is not in it, and a Dataset of all points. `sweeps.ask.layouts.layouts` says
-      which layouts are tried.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
+    Args are those of `sweeps.compare_static`; `sweeps.ask.layouts.layouts` says which layouts are tried.
     """
     start = time.perf_counter()
 
@@ -172,11 +148,11 @@ def compare_static(
     asked_for = with_settings(plain, under(given, "deployment"))
     constants = of.constants
     names = None if own.hardware is None else several(own.hardware, "hardware")
-    tried_devices = list(accelerators(names, given, own.prices).items())
+    tried_devices, left_out = accelerators(names, given, own.prices)
     needed = compute_precisions((entry.model, asked_for))
-    runnable, lacking = sorted_out(tried_devices, entry.model, asked_for)
+    runnable, lacking = sorted_out(list(tried_devices.items()), entry.model, asked_for)
     # Neither without the arithmetic of the model nor without that of its cache does an accelerator run it.
-    lacking |= without_cache_units(runnable, cache_precision(entry, own.kv, of.engine))
+    lacking |= left_out | without_cache_units(runnable, cache_precision(entry, own.kv, of.engine))
     runnable = [pair for pair in runnable if pair[1].name not in lacking]
     metric, chosen = _metric(own.sort, [device for _, device in runnable])
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces.quantities.units import plain_arguments
 from sweeps.ask.keys import values
 from sweeps.ask.words import ClassWords, FleetWords
 from sweeps.studies.fleet.marginal import Marginals, marginals
@@ -98,7 +97,6 @@ class FleetPlan:
         return sums
 
 
-@plain_arguments
 def fleet(
     source: str | Path | Mapping[str, Any],
     budget: str | float | None = None,
@@ -117,20 +115,9 @@ def fleet(
     Where a budget, the number of available devices or the power does not allow that, the fleet that serves the largest
     share of the requests.
 
-    Args:
-      source: a traffic file, or the same as a dictionary.
-      budget: most that the fleet may cost, in place of the file's: "2MUSD/year".
-      gap: share of the cost by which a better fleet may exist.
+    Args, as of `sweeps.fleet`:
       seconds: of every solution; the best fleet so far is taken then.
-      with_marginals: find what one more of everything would gain, which takes several times as long.
-      simulated: layouts of every class that are simulated at most; the others have estimates.
-      prices: what devices cost where the file does not say: terms of renting, or a TOML file, of `hwspaces.priced`.
-      node: devices of one server where the file does not say; None: that of `hwspaces.accelerators.prices`.
       options: finds the replicas that a class can be served by, as `sweeps.studies.fleet.options.options`.
-      progress: called with what is done next, in words.
-
-    Raises:
-      ValueError: one line that names what is wrong, its value and what is allowed.
     """
     start = time.perf_counter()
     fleet_question = question(source, budget, prices, node)
