@@ -15,6 +15,7 @@ from sweeps.entries.designs import fleet as fleet
 from sweeps.entries.designs import optimize as optimize
 from sweeps.entries.kernels import collective as collective
 from sweeps.entries.kernels import price as price
+from sweeps.entries.layouts import train_search as train_search
 from sweeps.entries.result import Result as Result
 from sweeps.entries.sensitivities import sensitivity as sensitivity
 from sweeps.entries.services import capacity as capacity

@@ -20,7 +20,18 @@ from sweeps.cli import main
 from sweeps.entries.result import Result
 from tests import keywords
 
-VERBS = ("request", "step", "train", "price", "serve", "compare", "compare_static", "capacity", "service_capacity")
+VERBS = (
+    "request",
+    "step",
+    "train",
+    "train_search",
+    "price",
+    "serve",
+    "compare",
+    "compare_static",
+    "capacity",
+    "service_capacity",
+)
 VERBS += ("sensitivity", "optimize", "collective", "fleet")
 
 PLACE = {"hardware": "H100-SXM", "model": "Llama-3.1-8B", "efficiency": "derated"}
@@ -38,6 +49,7 @@ ASKED = {
     "request": lambda: sweeps.request(**PLACE, workload=WORK),
     "step": lambda: sweeps.step(**PLACE, workload={"decode": 8, "context": 512}),
     "train": lambda: sweeps.train(**PLACE, workload={"global_batch": 8, "seq": 1024}, deployment={"dp": 8}),
+    "train_search": lambda: sweeps.train_search(**PLACE, devices=4, workload={"global_batch": 8, "seq": 1024}),
     "price": lambda: sweeps.price(softmax, ARRAY, hardware="H100-SXM"),
     "rows of price": lambda: sweeps.price(softmax, ARRAY, hardware=["H100-SXM", "MI300X"]),
     "serve": lambda: sweeps.serve(**PLACE, **LOAD, slo="ttft=500ms"),
@@ -100,6 +112,8 @@ COMMANDS = {
     "request": "request --hardware H100-SXM --model Llama-3.1-8B --efficiency derated --batch 8 --isl 512 --osl 64",
     "step": "step --hardware H100-SXM --model Llama-3.1-8B --efficiency derated --decode 8 --context 512",
     "train": "train --hardware H100-SXM --model Llama-3.1-8B --efficiency derated --global-batch 8 --seq 1024 --dp 8",
+    "train_search": "train --search --hardware H100-SXM --model Llama-3.1-8B --efficiency derated --global-batch 8 "
+    "--seq 1024 --devices 4",
     "collective": "collective --hardware H100-SXM --devices 8 --size 1MiB..64MiB",
     "compare_static": "compare --static --model Llama-3.1-8B --isl 512 --osl 64 --hardware H100-SXM --devices 1,2",
     "compare": "compare --model Llama-3.1-8B --isl 512 --osl 64 --hardware H100-SXM --devices 1,2 --simulate 0 "

@@ -1,4 +1,4 @@
-"""Output blocks of README and the guide are what their commands print today; slow ones: `make docs-check`."""
+"""Commands and Python of the pages end well, and print what the pages show; slow ones: `make docs-check`."""
 
 import importlib
 import re
@@ -9,7 +9,7 @@ from tests.pages.difference import difference
 from tests.pages.made import Made, NotInstalled
 from tests.pages.page import PAGES, ROOT, Shown, blocks, unmarked
 
-PRINTING = [page for page in PAGES if any(block.kind == "output" and not block.slow for block in blocks(page))]
+RUN = [page for page in PAGES if any(block.kind in ("output", "run") and not block.slow for block in blocks(page))]
 EVIDENCE = sorted((ROOT / "docs" / "evidence").glob("*.md"))
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
@@ -25,8 +25,8 @@ def test_evidence_says_the_commit_and_day_it_was_made_at(page):
     assert re.search(r"^Made at commit `[0-9a-f]{7,}`, \d{4}-\d\d-\d\d\b", top, re.M)
 
 
-@pytest.mark.parametrize("page", PRINTING, ids=[page.name for page in PRINTING])
-def test_outputs_are_those_of_today(page, tmp_path, monkeypatch, cache):
+@pytest.mark.parametrize("page", RUN, ids=[page.name for page in RUN])
+def test_commands_run_and_outputs_are_those_of_today(page, tmp_path, monkeypatch, cache):
     # as users have it
     monkeypatch.setattr(importlib.import_module("hwspaces.performance.efficiency"), "DEFAULT", "learned")
     made = Made(tmp_path)
@@ -73,6 +73,24 @@ def test_a_word_of_a_comment_that_is_none_is_refused(tmp_path):
     page.write_text("```sh\njaxroof models\n```\n\n<!-- output slwo, lines 3 -->\n```text\na\n```\n", encoding="utf-8")
     with pytest.raises(ValueError, match="'slwo' of <!-- output slwo, lines 3 --> is not known"):
         list(blocks(page))
+
+
+def test_commands_are_run_but_for_those_that_say_why_not(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```sh\njaxroof models --template > own.toml\njaxroof models \\\n  own.toml\n```\n\n"
+        "<!-- not run: it needs a cluster -->\n```python\nraise SystemError\n```\n\n"
+        "```python\nprint(len(open('own.toml').read()) > 100)\n```\n\n<!-- output slow -->\n```text\nTrue\n```\n",
+        encoding="utf-8",
+    )
+    folder = tmp_path / "run"
+    folder.mkdir()
+    made = Made(folder)
+    commands, python, output = blocks(page)
+    assert commands.commands == ("jaxroof models --template > own.toml", "jaxroof models own.toml")
+    assert [made.of(block) for block in (commands, python)] == [commands.text, python.text]
+    assert made.of(output) == "True\n" and python.slow and not commands.slow
+    assert not unmarked(page)
 
 
 def test_an_output_is_that_of_its_command_or_its_error(tmp_path):
