@@ -12,8 +12,8 @@ from sweeps.cli import common, stopping
 PORT = "8350"
 
 NAMES = {
-    "hardware": "accelerators to begin with, beside the catalogue's: names (jaxroof hardware) or TOML files",
-    "model": "models to begin with, beside the catalogue's: names (jaxroof models), config.json or TOML files, folders",
+    "hardware": "accelerators to begin with: TOML files or names (jaxroof hardware)",
+    "model": "models to begin with: config.json, TOML files or names (jaxroof models)",
 }
 """Flag of names with commas between -> its help."""
 

@@ -33,8 +33,10 @@ def explorer(*words: str) -> Iterator[str]:
     with begun("--port", "0", *words) as running:
         line = running.stdout.readline()
         assert line.startswith("jaxroof explorer at http://127.0.0.1:"), line + running.stderr.read()
-        yield line.split()[3]
-        running.kill()
+        try:
+            yield line.split()[3]
+        finally:
+            running.kill()
 
 
 def screenshot(query: str, path: Path, size: str = "light") -> None:

@@ -140,7 +140,7 @@ def test_an_own_chip_is_shown_and_again_when_its_file_has_changed(browser, tmp_p
         page.wait_for_selector("#hbm_bandwidth-figure:text('8 TB/s')")
         chip.write_text(CHIP.replace("6 TB/s", "8 TB"))
         page.evaluate("dispatchEvent(new Event('focus'))")
-        page.wait_for_selector("#error:text('mychip.toml: memory.bandwidth')")
+        page.wait_for_selector("#error:text('mychip.toml: memory: bandwidth')")
         # A chip without a link: what is wrong is said, and the control of the link rests.
         page.select_option("#hardware", str(bare))
         page.wait_for_selector("#error:text('tp = 4')")

@@ -65,7 +65,7 @@ let last = "", seen = ""; // the newest question, and the answer to it that is s
 
 // A file of the command line may have changed in an editor: whoever comes back to the page sees what it says now.
 addEventListener("focus", () => {
-  if (!asking && ["hardware", "model"].some((name) => form.elements[name].querySelector("optgroup"))) ask(last);
+  if (["hardware", "model"].some((name) => form.elements[name].querySelector("optgroup"))) ask(last);
 });
 
 // One question at a time: while one is answered, only the newest of those that follow is kept.
