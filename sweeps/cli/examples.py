@@ -185,7 +185,7 @@ HELP = {
     "hardware": Help("H100-SXM", "--template"),
     "models": Help("Llama-3.1-8B", "./config.json"),
     "report": Help("found.json -o report.html", "sweep.nc run.json -o all.html --title Options"),
-    "ui": Help("", "--port 8400 --no-open"),
+    "ui": Help("", "--hardware mine.toml,H100-SXM --model config.json"),
     "plot": Help(
         "sweep.nc --metric tpot -o sweep.png",
         "--kind roofline --hardware H100-SXM --model Llama-3.1-8B --prefill 2048 -o roofline.png",

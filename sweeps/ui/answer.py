@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from hwspaces import quantity
+from hwspaces import HardwareEntry, quantity
+from hwspaces.accelerators.load import CATALOGUE_PLACE
 from jaxroof.jobs import job_of
 from sweeps.answers import shared, tables
 from sweeps.answers.request import batch_text
@@ -14,7 +15,8 @@ from sweeps.run.evaluate import evaluate
 from sweeps.run.evidence import extrapolated
 from sweeps.run.points import Points, answers
 from sweeps.show.style import BOUND_COLOURS
-from sweeps.ui.state import State, case_of, command, figures, query_of, snippet
+from sweeps.ui.state import State, case_of, command, figures, snippet, words
+from sweeps.ui.url import query_of
 
 SHOWN = 8
 """Ops of a step that are shown, those of most time."""
@@ -40,7 +42,9 @@ def record(state: State) -> dict[str, Any]:
     Raises:
       ValueError: one line, where the state is no deployment that could be.
     """
-    case = case_of(state)
+    scaled = figures(state)
+    asked = words(state, scaled)
+    case = case_of(asked)
     result = answer(case)
     metrics: dict[str, Any] = result.metrics
     work = case.scenario.workload
@@ -51,25 +55,26 @@ def record(state: State) -> dict[str, Any]:
         "query": query_of(state),
         "title": title,
         "setting": setting,
-        "figures": [_figure(name, metrics) for name in FIGURES if name != "tpot" or work.osl > 1.0],
+        "figures": [_figure(name, metrics, case.hardware) for name in FIGURES if name != "tpot" or work.osl > 1.0],
         "beyond": extrapolated(metrics),
         "fits": metrics["fits"],
         "memory": shared.fit_text(case, metrics),
         "steps": {name: _step(result, name, ops) for name, ops in steps.items()},
-        "scaled": {name: _scaled(paths) for name, paths in figures(state).items()},
+        "scaled": {name: _scaled(paths) for name, paths in scaled.items()},
         "notes": list(tables.notes(case)),
-        "command": command(state),
-        "python": snippet(state),
+        "command": command(asked),
+        "python": snippet(asked),
         "metrics": metrics,
     }
 
 
-def _figure(name: str, metrics: dict[str, Any]) -> dict[str, Any]:
+def _figure(name: str, metrics: dict[str, Any], device: HardwareEntry) -> dict[str, Any]:
     """One figure with its 90 % interval; without a value where the accelerator has no price."""
     label, meaning, time, power = FIGURES[name]
     value = metrics.get(name)
     if value is None:
-        return {"name": name, "label": label, "meaning": meaning, "text": "no price", "interval": ""}
+        help = "" if device.file.startswith(CATALOGUE_PLACE) else "state one in its file"
+        return {"name": name, "label": label, "meaning": meaning, "text": "no price", "interval": help}
     shown = {"name": name, "label": label, "meaning": meaning, "value": value, "text": tables.metric_text(name, value)}
     if f"{time}_spread" not in metrics:
         return shown | {"interval": ""}
@@ -78,7 +83,7 @@ def _figure(name: str, metrics: dict[str, Any]) -> dict[str, Any]:
     low, high = (tables.metric_text(name, end) for end in ends)
     # A unit that both ends have stands once.
     unit = high.rpartition(" ")[2]
-    return shown | {"ends": ends, "interval": f"{low.removesuffix(f' {unit}')} to {high}"}
+    return shown | {"ends": ends, "interval": f"90 %: {low.removesuffix(f' {unit}')} to {high}"}
 
 
 def _step(result: Answer, name: str, ops: tuple[OpAnswer, ...]) -> dict[str, Any]:
@@ -111,9 +116,12 @@ def _step(result: Answer, name: str, ops: tuple[OpAnswer, ...]) -> dict[str, Any
 
 
 def _scaled(paths: dict[str, str]) -> str:
-    """Figures that a factor makes, in a few words: of a peak those of two precisions, the first one and the fastest."""
+    """Figures that a factor makes, in a few words: of a peak those of two precisions, the first one and the fastest.
+
+    Nothing where the accelerator does not have what the factor is of.
+    """
     if len(paths) <= 1:
-        return next(iter(paths.values()), "none")
+        return "".join(paths.values())
     texts = {path.rpartition(".")[2]: text for path, text in paths.items()}
     shown = list(dict.fromkeys((next(iter(texts)), max(texts, key=lambda name: quantity(texts[name], "FLOP/s", name)))))
     return ", ".join(f"{name} {texts[name]}" for name in shown)
@@ -125,7 +133,7 @@ def curve(state: State) -> dict[str, Any]:
     Returns:
       Columns over the batches: `batch`, `tpot` in s, `rate` in tokens/s per device, `fits`; and the place `own`.
     """
-    case = case_of(state)
+    case = case_of(words(state, figures(state)))
     last = max(LARGEST, state.batch).bit_length()
     batches = np.array(sorted({state.batch, *(1 << n for n in range(last))}), float)
     found = _over(case, batches)

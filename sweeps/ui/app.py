@@ -9,7 +9,9 @@ from hwspaces.files.extras import installing
 from sweeps.answers.to_json import json_text
 from sweeps.ui.answer import curve, record
 from sweeps.ui.controls import controls
-from sweeps.ui.state import State, state_of
+from sweeps.ui.offer import Offer
+from sweeps.ui.state import State
+from sweeps.ui.url import state_of
 
 try:
     import uvicorn
@@ -57,36 +59,41 @@ def listening(port: int) -> socket.socket:
     return own
 
 
-def serve(own: socket.socket) -> None:
+def serve(own: socket.socket, offer: Offer) -> None:
     """Answer on a socket until the process is told to end."""
-    app = application(own.getsockname()[1])
+    app = application(own.getsockname()[1], offer)
     config = uvicorn.Config(app, loop="asyncio", http="h11", ws="none", lifespan="off", log_level="warning")
     uvicorn.Server(config).run(sockets=[own])
 
 
-def application(port: int) -> Starlette:
-    """The pages and answers of the explorer at `port`."""
+def application(port: int, offer: Offer) -> Starlette:
+    """The pages and answers of the explorer at `port`, about what it offers."""
     routes = [
-        Route("/", _page),
-        Route("/answer", _answering(record)),
-        Route("/curve", _answering(curve)),
+        Route("/", _page(offer)),
+        Route("/answer", _answering(record, offer)),
+        Route("/curve", _answering(curve, offer)),
         Mount("/page", StaticFiles(directory=FILES)),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Guard, port=port)])
 
 
-def _page(request: Request) -> Response:
-    text = (FILES / "index.html").read_text(encoding="utf-8")
-    return HTMLResponse(text.replace("<!-- controls -->", controls()))
+def _page(offer: Offer) -> Callable[[Request], Response]:
+    """A route of the page, whose controls have what is offered."""
+
+    def page(request: Request) -> Response:
+        text = (FILES / "index.html").read_text(encoding="utf-8")
+        return HTMLResponse(text.replace("<!-- controls -->", controls(offer)))
+
+    return page
 
 
-def _answering(function: Callable[[State], dict[str, Any]]) -> Callable[[Request], Response]:
+def _answering(function: Callable[[State], dict[str, Any]], offer: Offer) -> Callable[[Request], Response]:
     """A route that answers for the state of the URL's query; one line where it is none."""
 
     # Starlette runs a plain function in a thread of its own.
     def answered(request: Request) -> Response:
         try:
-            body, status = function(state_of(request.url.query)), 200
+            body, status = function(state_of(request.url.query, offer)), 200
         except ValueError as error:
             body, status = {"error": " ".join(str(error).split())}, 422
         return Response(json_text(body, None), status, media_type="application/json")

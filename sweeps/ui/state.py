@@ -1,15 +1,14 @@
-"""State of the explorer: what its controls say, as the query of a URL, as a case, as a command and as Python."""
+"""State of the explorer: what its controls say, as a case, as a command and as Python."""
 
 import dataclasses
+import json
 import math
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
 
 import hwspaces
 import workloads
-from hwspaces.quantities.units import nearest
 from sweeps.ask.cases import Case, case
 
 MOST = 10**9
@@ -17,9 +16,6 @@ MOST = 10**9
 
 FACTOR = 16.0
 """Most by which a figure of the catalogue is multiplied or divided."""
-
-LONGEST = 120
-"""Characters of known names that an error lists."""
 
 DEGREES = ("tp", "pp", "attention_dp")
 """Degrees whose product is the devices of one replica."""
@@ -51,7 +47,7 @@ def _factor(label: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class State:
-    """One question of the explorer. Fields are keys of the URL."""
+    """One question of the explorer. Fields are keys of the URL; names may be files that the command line names."""
 
     hardware: str = _control(
         "H200-SXM", "Hardware", "Accelerator", "name", lambda: tuple(sorted(hwspaces.names(), key=str.lower))
@@ -87,57 +83,11 @@ CONTROLS: Mapping[str, Control] = {field.name: field.metadata["control"] for fie
 """Controls of the page by field, in their order."""
 
 DEFAULT = State()
-"""What the page shows without a query."""
-
-
-def state_of(query: str) -> State:
-    """The state that the query of a URL says; what it does not name is as in `DEFAULT`.
-
-    Raises:
-      ValueError: one line that names the key, its value and what is allowed.
-    """
-    values: dict[str, Any] = {}
-    for key, text in parse_qsl(query.removeprefix("?"), keep_blank_values=True):
-        if key not in CONTROLS:
-            raise ValueError(f"{key!r} is not a control{nearest(key, CONTROLS)}")
-        if key in values:
-            raise ValueError(f"{key} is given twice")
-        values[key] = _value(key, text.strip())
-    return State(**values)
-
-
-def _value(key: str, text: str) -> Any:
-    """The value that a text gives a field."""
-    control, default = CONTROLS[key], getattr(DEFAULT, key)
-    if control.kind == "count":
-        if not text and default is None:
-            return None
-        if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= MOST):
-            raise ValueError(f"{key} = {text!r} must be a whole number from 1 to {MOST:,}")
-        return int(text)
-    if control.kind == "factor":
-        try:
-            factor = float(text)
-        except ValueError:
-            factor = math.nan
-        if not 1 / FACTOR <= factor <= FACTOR:
-            raise ValueError(f"{key} = {text!r} must be a number from {1 / FACTOR:g} to {FACTOR:g}")
-        return factor
-    # Suggestions of a text are not all that is allowed: the case refuses what it does not know.
-    if control.kind == "name" and text not in control.choices():
-        near = nearest(text, control.choices())
-        raise ValueError(f"{key} = {text!r} is not in the list{near if len(near) < LONGEST else ''}")
-    return text
-
-
-def query_of(state: State) -> str:
-    """The query of a URL that gives the state again: every field that is not as in `DEFAULT`."""
-    changed = {name: value for name in CONTROLS if (value := getattr(state, name)) != getattr(DEFAULT, name)}
-    return urlencode(changed)
+"""What the page opens with where the command line names nothing."""
 
 
 def figures(state: State) -> dict[str, dict[str, str]]:
-    """What the factors make of the catalogue's figures: control -> path -> text with its unit, "9.6TB/s".
+    """What the factors make of the accelerator's figures: control -> path -> text with its unit, "9.6 TB/s".
 
     A figure that the accelerator does not have has no path.
     """
@@ -152,15 +102,19 @@ def figures(state: State) -> dict[str, dict[str, str]]:
     return {
         name: {
             # Four digits, so that the command is short and says exactly what is computed.
-            f"hardware.{path}": hwspaces.formatted(float(value) * getattr(state, name), unit, 4).replace(" ", "")
+            f"hardware.{path}": hwspaces.formatted(float(value) * getattr(state, name), unit, 4)
             for path, (value, unit) in paths.items()
         }
         for name, paths in own.items()
     }
 
 
-def words(state: State) -> dict[str, Any]:
+def words(state: State, scaled: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     """Keywords of `sweeps.request` for the state; what is as by default is left out.
+
+    Args:
+      state: of the controls.
+      scaled: its `figures`, read once for all that is said of one state: a file may change at any time.
 
     Raises:
       ValueError: where the devices are not whole replicas.
@@ -173,8 +127,10 @@ def words(state: State) -> dict[str, Any]:
             raise ValueError(f"devices = {state.devices} must be a multiple of {replica}, those of a replica ({words})")
         degrees |= {"dp": state.devices // replica} if state.devices != replica else {}
     overrides: dict[str, str] = {}
-    for name, paths in figures(state).items():
-        overrides |= paths if getattr(state, name) != 1.0 else {}
+    for name, paths in scaled.items():
+        # Without spaces a command needs no quotes.
+        changed = paths if getattr(state, name) != 1.0 else {}
+        overrides |= {path: text.replace(" ", "") for path, text in changed.items()}
     named = {name: getattr(state, name) for name in ("weights", "kv", "engine") if getattr(state, name)}
     return {
         "hardware": state.hardware,
@@ -186,16 +142,16 @@ def words(state: State) -> dict[str, Any]:
     }
 
 
-def case_of(state: State) -> Case:
-    """The case of a static batch of requests that the state describes; ValueError of one line where it cannot be."""
-    given = words(state)
+def case_of(asked: Mapping[str, Any]) -> Case:
+    """The case of a static batch of requests that `words` describe; ValueError of one line where it cannot be."""
+    given = dict(asked)
     return case("request", overrides=given.pop("set", None), **given)
 
 
-def command(state: State) -> str:
-    """The command that prints the state's answer."""
+def command(asked: Mapping[str, Any]) -> str:
+    """The command that prints the answer to `words`."""
     parts = ["jaxroof", "request"]
-    for name, value in words(state).items():
+    for name, value in asked.items():
         if name == "set":
             parts += [word for path, text in value.items() for word in ("--set", f"{path}={text}")]
         else:
@@ -205,9 +161,10 @@ def command(state: State) -> str:
     return shlex.join(parts)
 
 
-def snippet(state: State) -> str:
-    """The Python that computes the state's answer; `found.metrics` are its numbers in SI units, by name."""
-    arguments = "".join(f"    {name}={value!r},\n" for name, value in words(state).items()).replace("'", '"')
+def snippet(asked: Mapping[str, Any]) -> str:
+    """The Python that computes the answer to `words`; `found.metrics` are its numbers in SI units, by name."""
+    # Texts, whole numbers and tables of them are written alike in JSON and in Python.
+    arguments = "".join(f"    {name}={json.dumps(value, ensure_ascii=False)},\n" for name, value in asked.items())
     return (
         f"import sweeps\n\nfound = sweeps.request(\n{arguments})\n"
         'print(found.metrics["ttft"], found.metrics["tpot"], found.metrics["tokens_per_second_per_device"])\n'

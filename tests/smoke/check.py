@@ -160,15 +160,19 @@ def verbs() -> None:
 
 
 def explorer() -> None:
-    """The explorer answers in a process of its own until it is stopped."""
-    command = [pathlib.Path(sys.prefix, "bin", "jaxroof"), "ui", "--no-open", "--port", "0"]
+    """The explorer answers in a process of its own until it is stopped, about a chip in a file."""
+    pathlib.Path("chip.toml").write_text(
+        'class = "gpu"\npeak = "1 PFLOP/s"\nmemory = { capacity = "80 GB", bandwidth = "3 TB/s" }\n'
+    )
+    words = "ui --no-open --port 0 --hardware chip.toml --model Llama-3.1-8B".split()
+    command = [pathlib.Path(sys.prefix, "bin", "jaxroof"), *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         address = re.search(r"http://127\.0\.0\.1:\d+/", running.stdout.readline())
         try:
             assert address is not None
-            with urllib.request.urlopen(f"{address[0]}answer?model=Llama-3.1-8B&tp=1") as answer:
-                assert json.load(answer)["figures"]
+            with urllib.request.urlopen(f"{address[0]}answer?batch=4") as answer:
+                assert json.load(answer)["title"].startswith("Llama-3.1-8B on 1 x chip")
         finally:
             running.send_signal(signal.SIGINT)
     assert running.returncode == 130, running.returncode

@@ -28,13 +28,15 @@ def begun(*words: str) -> subprocess.Popen:
 
 
 @contextlib.contextmanager
-def explorer() -> Iterator[str]:
-    """Address of an explorer that runs: "http://127.0.0.1:PORT/"."""
-    with begun("--port", "0") as running:
+def explorer(*words: str) -> Iterator[str]:
+    """Address of an explorer that runs with further words: "http://127.0.0.1:PORT/"."""
+    with begun("--port", "0", *words) as running:
         line = running.stdout.readline()
         assert line.startswith("jaxroof explorer at http://127.0.0.1:"), line + running.stderr.read()
-        yield line.split()[3]
-        running.kill()
+        try:
+            yield line.split()[3]
+        finally:
+            running.kill()
 
 
 def screenshot(query: str, path: Path, size: str = "light") -> None:

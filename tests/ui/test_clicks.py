@@ -7,9 +7,11 @@ import time
 
 import pytest
 
-from sweeps.ui.state import DEFAULT, query_of
+from sweeps.ui.state import DEFAULT
+from sweeps.ui.url import query_of
 from tests import chromium
-from tests.ui.browser import SIZES
+from tests.ui.browser import SIZES, explorer
+from tests.ui.test_own_files import BARE, CHIP
 
 pytest.importorskip("playwright.sync_api", reason="clicks need playwright: pip install playwright")
 pytestmark = pytest.mark.skipif(chromium.PROGRAM is None, reason="clicks need chromium on the path")
@@ -61,8 +63,8 @@ def test_a_slider_moves_the_figures_and_the_url_gives_them_again(opened):
     press(page, "hbm_bandwidth", "ArrowRight", 12)
     after = shown(page)
     assert after != before and page.input_value("#hbm_bandwidth") == "1.52"
-    assert page.inner_text("#hbm_bandwidth-figure") == "\u00d7 1.52 = 7.296TB/s"
-    assert page.url.endswith("?hbm_bandwidth=1.52")
+    assert page.inner_text("#hbm_bandwidth-figure") == "\u00d7 1.52 = 7.296 TB/s"
+    assert page.url.endswith("/?hardware=H200-SXM&hbm_bandwidth=1.52&model=Llama-3.1-70B&tp=4")
     # The link as it is copied, in a window of its own.
     page.click("#share")
     page.wait_for_selector("#share:text('Copied')")
@@ -71,7 +73,7 @@ def test_a_slider_moves_the_figures_and_the_url_gives_them_again(opened):
     assert shown(again) == after and again.input_value("#hbm_bandwidth") == "1.52"
     # And back to where it began.
     again.click("button[type=reset]")
-    again.wait_for_url(lambda url: "?" not in url)
+    again.wait_for_url(lambda url: url.endswith("/?hardware=H200-SXM&model=Llama-3.1-70B&tp=4"))
     assert shown(again) == before
 
 
@@ -119,6 +121,40 @@ def test_nothing_is_wider_than_the_screen(opened, size):
     # Every control has a label that a screen reader says.
     unnamed = "[...document.forms[0].elements].filter((e) => e.name && !e.labels.length).map((e) => e.name).join()"
     assert page.evaluate(unnamed) == ""
+
+
+def test_an_own_chip_is_shown_and_again_when_its_file_has_changed(browser, tmp_path):
+    chip, bare = tmp_path / "mychip.toml", tmp_path / "bare.toml"
+    chip.write_text(CHIP)
+    bare.write_text(BARE["no link"])
+    with explorer("--hardware", f"{chip},{bare}") as address:
+        page = browser.new_page(**SIZES["light"])
+        page.goto(address)
+        page.wait_for_selector("svg .own")
+        assert page.inner_text("#title").startswith("Llama-3.1-70B on 4 x MyChip")
+        assert page.inner_text("#hardware option:checked") == "mychip.toml"
+        assert page.inner_text("#hbm_bandwidth-figure") == "6 TB/s" and page.is_enabled("#link")
+        # Edited elsewhere; the person comes back to the page.
+        chip.write_text(CHIP.replace("6 TB/s", "8 TB/s"))
+        page.evaluate("dispatchEvent(new Event('focus'))")
+        page.wait_for_selector("#hbm_bandwidth-figure:text('8 TB/s')")
+        chip.write_text(CHIP.replace("6 TB/s", "8 TB"))
+        page.evaluate("dispatchEvent(new Event('focus'))")
+        page.wait_for_selector("#error:text('mychip.toml: memory: bandwidth')")
+        # A chip without a link: what is wrong is said, and the control of the link rests.
+        page.select_option("#hardware", str(bare))
+        page.wait_for_selector("#error:text('tp = 4')")
+        page.select_option("#tp", "1")
+        page.wait_for_selector("#link:disabled")
+        assert page.is_hidden("#error") and page.inner_text("#link-figure") == "none"
+        assert page.inner_text("#command").startswith(f"jaxroof request --hardware {bare} --model")
+        page.select_option("#hardware", "H100-SXM")
+        page.wait_for_selector("#link:enabled")
+        # A page that opens with what cannot be shows the reason alone.
+        page.goto(f"{address}?hardware={bare}&tp=4")
+        page.wait_for_selector("#error:not([hidden])")
+        assert page.is_hidden("#shown")
+        page.close()
 
 
 def test_time_from_a_key_to_its_figures(opened, capsys):

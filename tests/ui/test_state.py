@@ -14,7 +14,9 @@ import hwspaces
 import workloads
 from sweeps.cli import main, request
 from sweeps.ui.answer import FIGURES, curve, record
-from sweeps.ui.state import CONTROLS, DEFAULT, FACTOR, MOST, State, case_of, command, query_of, snippet, state_of
+from sweeps.ui.offer import Offer
+from sweeps.ui.state import CONTROLS, DEFAULT, FACTOR, MOST, State, case_of, command, figures, snippet, words
+from sweeps.ui.url import query_of, state_of
 
 STATES = {
     "default": DEFAULT,
@@ -40,19 +42,28 @@ any_state = st.builds(
 )
 
 
+PLAIN = Offer()
+
+
+def asked(state: State) -> dict:
+    return words(state, figures(state))
+
+
 @hypothesis.given(any_state)
 def test_a_url_gives_its_state_again(state):
-    assert state_of(query_of(state)) == state
-    assert state_of(f"?{query_of(state)}") == state
+    assert state_of(query_of(state), PLAIN) == state
+    # On every page, whatever that one opens with.
+    other = Offer(start=State(hardware="T4", model="OPT-13B", tp=1))
+    assert state_of(f"?{query_of(state)}", other) == state
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)
 def test_the_command_asks_for_the_same_case(state):
-    words = shlex.split(command(state))
-    assert words[:2] == ["jaxroof", "request"]
+    said = shlex.split(command(asked(state)))
+    assert said[:2] == ["jaxroof", "request"]
     parser = argparse.ArgumentParser()
     request.arguments(parser)
-    assert request.request_case(parser.parse_args(words[2:])).scenario == case_of(state).scenario
+    assert request.request_case(parser.parse_args(said[2:])).scenario == case_of(asked(state)).scenario
 
 
 @pytest.mark.parametrize("state", [STATES["scaled"], STATES["experts"]], ids=["scaled", "experts"])
@@ -77,7 +88,7 @@ def test_factors_change_the_figures_that_they_are_of():
     assert "tpot" in found["hbm_bandwidth"] and "ttft" in found["matrix"] and "ttft" in found["link"]
     # The page says the figure, and the command has it.
     scaled = record(State(hbm_bandwidth=2.0))
-    assert scaled["scaled"]["hbm_bandwidth"] == "9.6TB/s"
+    assert scaled["scaled"]["hbm_bandwidth"] == "9.6 TB/s"
     assert scaled["command"].count("--set hardware.memory.hbm.bandwidth=9.6TB/s") == 1
 
 
@@ -113,7 +124,7 @@ def test_what_does_not_fit_is_said_and_what_has_no_price_or_decoding_is_left_out
 
 
 @pytest.mark.parametrize(
-    "query, words",
+    "query, line",
     [
         ("tpp=2", "'tpp' is not a control; did you mean tp"),
         ("tp=2&tp=4", "tp is given twice"),
@@ -128,10 +139,10 @@ def test_what_does_not_fit_is_said_and_what_has_no_price_or_decoding_is_left_out
         ("tp=3", "tp"),
     ],
 )
-def test_bad_values_are_one_line(query, words):
+def test_bad_values_are_one_line(query, line):
     with pytest.raises(ValueError) as refused:
-        record(state_of(query))
-    assert words in str(refused.value) and "\n" not in str(refused.value)
+        record(state_of(query, PLAIN))
+    assert line in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_time_of_an_answer(capsys):
@@ -147,7 +158,7 @@ def test_time_of_an_answer(capsys):
 
 
 def test_python_is_what_a_person_would_write():
-    assert snippet(DEFAULT).splitlines()[2:8] == [
+    assert snippet(asked(DEFAULT)).splitlines()[2:8] == [
         "found = sweeps.request(",
         '    hardware="H200-SXM",',
         '    model="Llama-3.1-70B",',

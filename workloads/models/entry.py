@@ -79,7 +79,7 @@ def model(name_or_path: str, weights: str | None = None) -> ModelEntry:
         raise ValueError(f"a model is given by its name or path, not by {name_or_path!r}")
     name, read_as = _named(str(name_or_path))
     # A path wins over the catalogue, so that a user's own file is never shadowed by a name.
-    path = _config_path(name)
+    path = config_path(name)
     if path is not None:
         return _from_file(path, weights, read_as)
     try:
@@ -98,7 +98,7 @@ def _named(text: str) -> tuple[str, str | None]:
     return (text, None) if match is None else (match[1], match[2])
 
 
-def _config_path(text: str) -> pathlib.Path | None:
+def config_path(text: str) -> pathlib.Path | None:
     """The config file that `text` names, or None if it is the name of a model."""
     try:
         # `exists` raises for names that no file can have.

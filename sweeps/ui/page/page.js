@@ -61,18 +61,26 @@ function restore() {
 const QUIET = 120; // ms without a change after which the curve is asked for
 
 let wanted = null, asking = false, changed = () => {};
+let last = "", seen = ""; // the newest question, and the answer to it that is shown
+
+// A file of the command line may have changed in an editor: whoever comes back to the page sees what it says now.
+addEventListener("focus", () => {
+  if (["hardware", "model"].some((name) => form.elements[name].querySelector("optgroup"))) ask(last);
+});
 
 // One question at a time: while one is answered, only the newest of those that follow is kept.
 async function ask(text) {
-  wanted = text;
+  wanted = last = text;
   changed();
   if (asking) return;
   asking = true;
   while (wanted !== null) {
     const asked = wanted, begun = performance.now();
     wanted = null;
-    const answer = await fetched("answer", asked);
-    show(answer, asked, performance.now() - begun);
+    const answer = await fetched("answer", asked), found = JSON.stringify([asked, answer]);
+    // What has not changed stays as it is: a text on the page may be marked.
+    if (found !== seen) show(answer, asked, performance.now() - begun);
+    seen = found;
     if (answer.error || !answer.steps.decode) continue;
     // The curve waits until the controls rest, so that figures follow them at once.
     await new Promise((rested) => { changed = rested; setTimeout(rested, QUIET); });
@@ -102,6 +110,7 @@ function show(answer, asked, milliseconds) {
   at("error").textContent = answer.error ?? "";
   at("shown").classList.toggle("stale", Boolean(answer.error));
   if (answer.error) return;
+  at("shown").hidden = false;
   at("title").textContent = answer.title;
   at("setting").textContent = answer.setting;
   at("figures").replaceChildren(...answer.figures.map(figure));
@@ -110,18 +119,26 @@ function show(answer, asked, milliseconds) {
   at("beyond").hidden = !answer.beyond;
   at("steps").replaceChildren(...Object.entries(answer.steps).map(([name, one]) => step(name, one)));
   at("notes").replaceChildren(...answer.notes.map((note) => made("li", "", note)));
-  for (const [name, text] of Object.entries(answer.scaled)) at(`${name}-figure`).textContent = `\u00d7 ${form.elements[name].value} = ${text}`;
-  at("command").textContent = answer.command;
+  at("assumptions").textContent = `Assumptions (${answer.notes.length})`;
+  for (const [name, text] of Object.entries(answer.scaled)) scaled(form.elements[name], text);
+  // A line of the command breaks between flags, not inside of one.
+  at("command").replaceChildren(...answer.command.split(/ (?=--)/).flatMap((part, i) => [i ? " " : "", made("span", "flag", part)]));
   at("python").textContent = answer.python;
   at("curve").hidden = !answer.steps.decode;
   at("time").textContent = `answered in ${milliseconds.toFixed(0)} ms`;
+}
+
+// What a factor makes of a figure of the accelerator; a figure that it does not have cannot be changed.
+function scaled(field, text) {
+  field.disabled = form.querySelector(`[data-for=${field.name}]`).disabled = !text;
+  at(`${field.name}-figure`).textContent = !text ? "none" : Number(field.value) === 1 ? text : `\u00d7 ${field.value} = ${text}`;
 }
 
 function figure(one) {
   const card = made("div", "", "", made("dt", "", one.label), made("dd", "value", one.text));
   card.dataset.name = one.name;
   card.title = one.meaning;
-  card.append(made("dd", "interval", one.interval ? `90 %: ${one.interval}` : ""));
+  card.append(made("dd", "interval", one.interval));
   return card;
 }
 
@@ -135,11 +152,11 @@ function step(name, one) {
     row.title = `${op.name}: ${(100 * op.share).toFixed(1)} %${op.bound && `, bound by ${op.bound}`}`;
     bars.append(row);
   }
-  const bounds = made("p", "quiet", "bound by");
+  const bounds = made("p", "quiet bounds", "bound by");
   for (const bound of one.bounds) {
     const key = made("span", "key");
     key.style.background = bound.colour;
-    bounds.append(made("span", "bound", "", key, bound.text), " ");
+    bounds.append(made("span", "", "", key, bound.text), " ");
   }
   const title = name[0].toUpperCase() + name.slice(1);
   return made("div", "", "", made("h3", "", `${title} step: ${one.time}, bound by ${one.binds}`), bounds, bars);
@@ -147,7 +164,9 @@ function step(name, one) {
 
 // The curve
 
-const WIDTH = 640, HEIGHT = 300, LEFT = 62, RIGHT = 18, TOP = 14, BOTTOM = 44;
+const WIDEST = 640, HEIGHT = 300, LEFT = 62, RIGHT = 18, TOP = 14, BOTTOM = 44;
+
+let sketched = null; // the curve that is shown
 
 function drawn(tag, attributes, text) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -167,15 +186,24 @@ function axis(numbers, first, last) {
   return [place, ticks.find((some) => some.length >= 4) ?? ticks.at(-1)];
 }
 
+addEventListener("resize", () => { if (sketched) draw(sketched); });
+
 function draw(curve) {
+  sketched = curve;
   const milliseconds = curve.tpot.map((seconds) => 1e3 * seconds);
+  // As wide as there is room, so that its words are as large as those around it.
+  const WIDTH = Math.min(WIDEST, Math.max(280, at("curve").clientWidth));
   const [x, across] = axis(curve.rate, LEFT, WIDTH - RIGHT), [y, up] = axis(milliseconds, HEIGHT - BOTTOM, TOP);
   const own = `${curve.batch[curve.own]} requests: ${milliseconds[curve.own].toPrecision(3)} ms`;
   const svg = drawn("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img",
     "aria-label": `Time per output token against tokens per second and device; ${own}` });
+  let taken = 0; // where the last number ends
   for (const tick of across) {
-    svg.append(drawn("line", { class: "axis", x1: x(tick), x2: x(tick), y1: TOP, y2: HEIGHT - BOTTOM }),
-      drawn("text", { x: x(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, tick.toLocaleString("en")));
+    const number = tick.toLocaleString("en"), half = 3.5 * number.length + 3;
+    svg.append(drawn("line", { class: "axis", x1: x(tick), x2: x(tick), y1: TOP, y2: HEIGHT - BOTTOM }));
+    if (x(tick) - half < taken) continue;
+    svg.append(drawn("text", { x: x(tick), y: HEIGHT - BOTTOM + 16, "text-anchor": "middle" }, number));
+    taken = x(tick) + half;
   }
   for (const tick of up) {
     svg.append(drawn("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: y(tick), y2: y(tick) }),
@@ -192,9 +220,10 @@ function draw(curve) {
     point.append(drawn("title", {}, `${curve.batch[i]} requests at once: ${milliseconds[i].toPrecision(3)} ms per token, `
       + `${curve.rate[i].toPrecision(3)} tokens/s per device${fits ? "" : "; does not fit"}`));
     svg.append(point);
-    // Labels beside the rising line; the state's own always, others where there is room.
-    svg.append(drawn("text", { x: cx - 7, y: cy - 8, "text-anchor": "end" }, i === curve.own || (i % 2 === 0
-      && Math.abs(i - curve.own) > 1) ? curve.batch[i] : ""));
+    // Labels beside the rising line; the state's own always, others where there is room. None goes over the axis.
+    const away = i === curve.own ? 10 : 7, label = String(curve.batch[i]), left = cx - away - 7 * label.length < LEFT + 4;
+    if (i === curve.own || (i % 2 === 0 && Math.abs(i - curve.own) > 1))
+      svg.append(drawn("text", { x: left ? LEFT + 6 : cx - away, y: cy - away - 1 - 4 * left, "text-anchor": left ? "start" : "end" }, label));
   });
   svg.append(drawn("circle", { class: "own", cx: places[curve.own][0], cy: places[curve.own][1], r: 8 }));
   const caption = at("curve").querySelector("figcaption");
