@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.answers.answer import say
+from sweeps.answers.to_json import print_json
+from sweeps.cli.common import json_argument
 from sweeps.cli.outputs import output_argument
 
 
@@ -38,6 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     importing.add_argument("--keep-holes", action="store_true", help=argparse.SUPPRESS)
     showing = actions.add_parser("show", help="what a file holds", description="Tables, device and bandwidths of FILE.")
     showing.add_argument("file", metavar="FILE.nc", help="netCDF file of measured kernels")
+    json_argument(showing)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -45,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     if options.action == "import":
         _import(options)
     else:
-        _show(options.file)
+        _show(options.file, options.json)
 
 
 def _import(options: argparse.Namespace) -> None:
@@ -79,13 +82,16 @@ def _import(options: argparse.Namespace) -> None:
         say(f"left out  {sentence}")
 
 
-def _show(file: str) -> None:
+def _show(file: str, as_json: bool) -> None:
     from hwspaces import formatted
     from hwspaces.performance.surface import read_surfaces
     from sweeps.answers.tables import console, table
     from sweeps.ask.text import escaped
+    from sweeps.measure.surface_record import surface_record
 
     surfaces = read_surfaces(file)
+    if as_json:
+        return print_json(surface_record(surfaces))
     out = console()
     # Provenance comes from the file, and may hold any characters.
     for key, value in surfaces.provenance.items():

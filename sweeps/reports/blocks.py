@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -108,7 +108,7 @@ class Section:
     version: str = ""  # of jaxroof
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     """Whether a value is a number; truth values are none."""
     return isinstance(value, int | float | np.number) and not isinstance(value, bool | np.bool_)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from hwspaces.files.extras import installing
-from sweeps.reports.blocks import Column
+from sweeps.reports.blocks import Chart, Column, quantity, words
 from sweeps.show.style import round_numbers
 
 COLOURS = [f"var(--c{number})" for number in range(8)]
@@ -22,6 +22,9 @@ FORMAT = ",.4~r"
 
 TALL = 340
 """Height of a chart in pixels."""
+
+MOST_BARS = 16
+"""Bars of a chart; what is smaller shares the last one."""
 
 CONFIG = {
     "background": "transparent",
@@ -191,8 +194,10 @@ def points(
     return spec(alt.layer(*layers), {"points": data}, description)
 
 
-def bars(label: Column, value: Column, kind: Column | None, more: Sequence[Column], description: str) -> dict[str, Any]:
-    """Horizontal bars in their order, each with its number behind it, coloured by kind."""
+def bars(
+    label: Column, value: Column, kind: Column | None, more: Sequence[Column], description: str, room: int = 95
+) -> dict[str, Any]:
+    """Horizontal bars in their order, each with its number behind it, for which there are `room` pixels, by kind."""
     alt = altair()
     shown = {"label": label, "value": value, **({} if kind is None else {"kind": kind})}
     shown |= {f"t{number}": one for number, one in enumerate(more)}
@@ -200,8 +205,7 @@ def bars(label: Column, value: Column, kind: Column | None, more: Sequence[Colum
     for row, number in zip(data, value.values, strict=True):
         row["text"] = value.text(number) + (f"  {row['kind']}" if kind is not None else "")
     longest = max((row["value"] or 0.0 for row in data), default=1.0) or 1.0
-    # Room for the text behind the longest bar, in pixels.
-    across = alt.Scale(domain=[0, longest], nice=False, rangeMax={"expr": "width - 95"})
+    across = alt.Scale(domain=[0, longest], nice=False, rangeMax={"expr": f"width - {room}"})
     base = alt.Chart(alt.NamedData(name="bars")).encode(
         y=alt.Y(field="label", type="nominal", sort=None, title=None, axis=alt.Axis(labelLimit=150, ticks=False)),
         x=alt.X(field="value", type="quantitative", title=value.title, scale=across),
@@ -215,6 +219,16 @@ def bars(label: Column, value: Column, kind: Column | None, more: Sequence[Colum
     drawn = base.mark_bar(height={"band": 0.72}, cornerRadiusEnd=2).encode(color=colour, tooltip=tips(shown))
     text = base.mark_text(align="left", dx=5, fontSize=11, color="var(--ink)").encode(text=alt.Text(field="text"))
     return spec(drawn + text, {"bars": data}, description, height=max(90, 22 * len(data)))
+
+
+def parts(title: str, what: str, values: Mapping[str, float], unit: str, note: str = "") -> Chart:
+    """Bars of what a whole consists of, with their shares; `what` names the quantity, in an SI unit."""
+    total = sum(values.values())
+    shares = Column("share", "share (%)", [value / total for value in values.values()], 0.01)
+    listed = ", ".join(f"{name} {value / total:.0%}" for name, value in values.items())
+    label, number = words("part", "part", list(values)), quantity(what, what.capitalize(), list(values.values()), unit)
+    drawn = bars(label, number, None, [shares], f"{title} by part: {listed}")
+    return Chart(title, drawn, drawn["description"], note)
 
 
 def lines(

@@ -9,9 +9,6 @@ from sweeps.reports import charts
 from sweeps.reports.blocks import Chart, Column, Section, Table, column, metric_table, phrase, quantity, words
 from sweeps.reports.facts import about, beside, interval_text
 
-MOST_BARS = 16
-"""Ops that have a bar of their own; the others share the last one."""
-
 HEADLINES = (
     "step_time",
     "ttft",
@@ -116,7 +113,7 @@ def _bars(ops: Sequence[Mapping[str, Any]], of: str) -> Chart:
         key = str(op["name"]), str(op.get("bound"))
         times[key] = times.get(key, 0.0) + float(op["time_s"])
     ranked = sorted(times.items(), key=lambda item: -item[1])
-    first, rest = ranked[:MOST_BARS], ranked[MOST_BARS:]
+    first, rest = ranked[: charts.MOST_BARS], ranked[charts.MOST_BARS :]
     names, bounds, values = [name for (name, _), _ in first], [bound for (_, bound), _ in first], [t for _, t in first]
     if rest:
         names.append(f"{len(rest)} others")

@@ -10,11 +10,13 @@ from typing import Any
 import xarray as xr
 
 from hwspaces.files import document
+from hwspaces.performance.surface import read_surfaces
 from sweeps.data.best import metrics
 from sweeps.data.keep.rows import as_sample
 from sweeps.data.opened import opened
 from sweeps.data.shards import zarr_store
 from sweeps.data.shards.read import is_folder
+from sweeps.measure.surface_record import surface_record
 
 LARGEST_JSON = 64 * 2**20
 """B of a record; that of a simulation of many classes has some MB."""
@@ -23,6 +25,40 @@ MOST_VALUES = 2_000_000
 """Values and keys of a record."""
 
 ENDINGS = ".json, .nc, .zarr or a folder of a sweep"
+
+KEYS: tuple[tuple[frozenset[str], str], ...] = tuple(
+    (frozenset(keys.split()), kind)
+    for keys, kind in (
+        ("question rows sorted_by", "comparison"),
+        ("tried rows sorted_by", "comparison"),
+        ("curve rows target", "capacity"),
+        ("rows tried feasible devices", "layouts"),
+        ("goal accelerators classes", "fleet"),
+        ("knobs checks without_elasticity", "sensitivity"),
+        ("layer architecture mapping", "layer"),
+        ("network architecture layers", "network"),
+        ("attributes best_split load", "split"),
+        ("kind devices sizes", "collective"),
+        ("errors rows unpredicted", "validation"),
+        ("errors rows left_out", "validation"),
+        ("errors groups left_out", "validation"),
+        ("path groups left_out", "validation"),
+        ("rows largest_error_of_fitted", "validation"),
+    )
+)
+"""Keys that no record of another kind has together -> its kind."""
+
+LISTS = tuple(
+    frozenset(keys.split())
+    for keys in (
+        "id what expected found status",
+        "id title source",
+        "name vendor figures",
+        "name architecture parameters",
+        "name base technologies",
+    )
+)
+"""Keys of the first of several entries that a verb prints as a list: scenarios, and entries of the catalogues."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,15 +74,12 @@ class Source:
         """Which kind of result it is, a key of `sweeps.reports.sections.MAKERS`.
 
         Raises:
-          ValueError: one line, where it is none that a report shows.
+          ValueError: one line, where it is no result of jaxroof.
         """
         content = self.content
         kind = _dataset_kind(content) if isinstance(content, xr.Dataset) else _record_kind(content)
         if kind is None:
-            raise ValueError(
-                f"{self.name} is no result that a report shows: those of compare, capacity, serve, step, request, "
-                "train, price, disaggregate, colocate, sweep and optimize are"
-            )
+            raise ValueError(f"{self.name} is no result of jaxroof: it has neither its command nor the keys of one")
         return kind
 
 
@@ -81,10 +114,15 @@ def _opened(path: str) -> Source:
     if place.is_dir():
         raise ValueError(f"{path} is a folder without a sweep: give {ENDINGS}")
     if place.suffix.lower() == ".nc":
-        return Source(path, opened(path), _written(place))
+        data = opened(path)
+        # Tables of measured kernels are groups of the file, which a dataset does not have.
+        kernels = "jaxroof_surface_version" in data.attrs
+        return Source(path, surface_record(read_surfaces(path)) if kernels else data, _written(place))
     if place.suffix.lower() != ".json":
         raise ValueError(f"{path} must be {ENDINGS}")
     value = document.json_value(path, LARGEST_JSON, MOST_VALUES)
+    if _is_listed(value):
+        value = {"rows": value}
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds a {type(value).__name__}, not the record of a result")
     return Source(path, value, _written(place))
@@ -110,18 +148,19 @@ def _written(place: pathlib.Path) -> str:
 def _record_kind(record: Mapping[str, Any]) -> str | None:
     """Kind of a record, by the keys that no other one has together."""
     keys = set(record)
-    if {"question", "rows", "sorted_by"} <= keys or {"tried", "rows", "sorted_by"} <= keys:
-        return "comparison"
-    if {"curve", "rows", "target"} <= keys:
-        return "capacity"
-    if {"rows", "tried", "feasible", "devices"} <= keys:
-        return "layouts"
+    for known, kind in KEYS:
+        if known <= keys:
+            return kind
     if isinstance(record.get("routers"), Mapping):
         return "routers"
     if "function" in keys and isinstance(record.get("points"), list):
         return "points"
+    if keys == {"rows"} and _is_listed(record["rows"]):
+        return "scenarios" if LISTS[0] <= set(record["rows"][0]) else "record"
+    # Every record that a verb prints states its command.
+    ours = "jaxroof_version" in keys or str(record.get("command", "")).startswith("jaxroof ")
     if not isinstance(record.get("metrics"), Mapping):
-        return None
+        return "record" if ours else None
     metrics = set(record["metrics"])
     if "iteration_time" in metrics:
         return "training"
@@ -130,12 +169,29 @@ def _record_kind(record: Mapping[str, Any]) -> str | None:
     return "ops" if isinstance(record.get("ops"), list) else "figures"
 
 
+def _is_listed(value: Any) -> bool:
+    """Whether a value is what a verb prints as a list."""
+    there = isinstance(value, list) and value and isinstance(value[0], dict)
+    return bool(there) and any(keys <= set(value[0]) for keys in LISTS)
+
+
 def _dataset_kind(dataset: xr.Dataset) -> str | None:
     if {"request", "iteration"} <= set(dataset.dims) and "ttft_p50" in dataset:
         return "run"
     if "capacity" in dataset and "state" in dataset:
         return "curve"
+    if {"split", "load"} <= set(dataset.dims) and "best_split" in dataset:
+        return "split file"
+    if set(dataset.dims) == {"row"} and LISTS[0] <= set(map(str, dataset.variables)):
+        return "scenarios file"
+    if "knob_value" in dataset.variables and dataset["knob_value"].dims == ("knob",):
+        # Maps have axes beside the numbers.
+        return "sensitivity file" if set(dataset.dims) <= {"knob", "factor"} else "dataset"
     sample = as_sample(dataset)
     if sample is None:
         return "spread"
-    return "designs" if [name for name in metrics(sample) if sample[name].dims] else None
+    if [name for name in metrics(sample) if sample[name].dims]:
+        return "designs"
+    return (
+        "dataset" if "jaxroof_version" in dataset.attrs or "jaxroof" in str(dataset.attrs.get("source", "")) else None
+    )

@@ -4,19 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sweeps.reports import charts
-from sweeps.reports.blocks import (
-    Chart,
-    Column,
-    Section,
-    Table,
-    column,
-    is_number,
-    metric_table,
-    quantity,
-    row_columns,
-    said,
-    words,
-)
+from sweeps.reports.blocks import Chart, Section, Table, column, is_number, metric_table, row_columns, said, words
 from sweeps.reports.facts import about, beside
 
 MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers")
@@ -61,28 +49,14 @@ def _times(metrics: Mapping[str, Any]) -> Chart:
     # What is left is the time by which the limit of power stretches all others.
     parts["limit of electrical power"] = max(total - sum(parts.values()), 0.0)
     parts = {name: value for name, value in parts.items() if value > 1e-6 * total}
-    return _bars("Time of an iteration", "time", parts, "s")
+    return charts.parts("Time of an iteration", "time", parts, "s")
 
 
 def _memory(metrics: Mapping[str, Any]) -> Chart:
     parts = {name: metrics[f"{name}_memory"] for name in MEMORY if metrics.get(f"{name}_memory")}
     use = metrics.get("memory_use")
     note = f"Together {said('memory_use', use)} of a device's memory." if is_number(use) else ""
-    return _bars("Memory of a device", "memory", parts, "B", note)
-
-
-def _bars(title: str, what: str, parts: Mapping[str, float], unit: str, note: str = "") -> Chart:
-    total = sum(parts.values())
-    shares = Column("share", "share (%)", [value / total for value in parts.values()], 0.01)
-    listed = ", ".join(f"{name} {value / total:.0%}" for name, value in parts.items())
-    spec = charts.bars(
-        words("part", "part", list(parts)),
-        quantity(what, what.capitalize(), list(parts.values()), unit),
-        None,
-        [shares],
-        f"{title} by part: {listed}",
-    )
-    return Chart(title, spec, spec["description"], note)
+    return charts.parts("Memory of a device", "memory", parts, "B", note)
 
 
 def layouts_section(record: Mapping[str, Any]) -> Section:

@@ -1,0 +1,110 @@
+"""Section of scenarios: expected and found values, and whether they agree."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import xarray as xr
+
+from sweeps.reports.blocks import Chart, Column, Section, Table, is_number, words
+from sweeps.reports.errors_chart import MOST, Band, bands
+from sweeps.reports.facts import beside, of_attributes
+
+KEYS = frozenset(("id", "what", "expected", "found", "status", "tolerance"))
+"""Keys that every row of scenarios has."""
+
+VERDICTS = {"agrees": "agrees", "differs": "differs"}
+"""Verdicts that are judged; of any other status a value is only shown."""
+
+
+def scenarios_section(record: Mapping[str, Any]) -> Section:
+    """The section of the rows of `scenario run`."""
+    return _section(record["rows"], beside(record))
+
+
+def scenarios_file_section(data: xr.Dataset) -> Section:
+    """The section of a dataset of `scenario run -o`, which has the same rows."""
+    columns = {str(name): array.values.tolist() for name, array in data.variables.items()}
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return _section(rows, of_attributes(data.attrs))
+
+
+def _section(rows: Sequence[Mapping[str, Any]], about_file: dict[str, Any]) -> Section:
+    names = list(dict.fromkeys(str(row["id"]) for row in rows))
+    judged = [row for row in rows if row["status"] in VERDICTS]
+    agree = sum(row["status"] == "agrees" for row in judged)
+    answer = f"{agree} of {len(judged)} expected values agree with what is found."
+    default = [row for row in rows if row.get("by_default")]
+    if default:
+        within = sum(row["by_default"] == "agrees" for row in default)
+        answer += f" Under the default constants {within} of {len(default)} agree."
+    title = "Scenarios beside expected values" if len(names) > 1 else str(rows[0].get("title") or names[0])
+    facts = [("Scenarios", ", ".join(names)), ("Values", f"{len(rows)}")]
+    return Section("scenarios", title, answer, facts, [*_chart(rows), _table(rows)], **about_file)
+
+
+def _chart(rows: Sequence[Mapping[str, Any]]) -> list[Chart]:
+    """Deviations on the bars of their tolerances, the largest of them first."""
+    known = [row for row in rows if _number(row.get("deviation")) is not None and _number(row["tolerance"]) is not None]
+    ranked = sorted(known, key=lambda row: -abs(row["deviation"]))[:MOST]
+    if not ranked:
+        return []
+    # Rows of equal names would be one bar.
+    shown = [
+        Band(f"{row['id']} {row['what']}", -row["tolerance"], row["deviation"], row["tolerance"], str(row["status"]))
+        for row in ranked
+    ]
+    description = (
+        f"Deviation of {len(shown)} of {len(rows)} values from the expected ones, the largest first; bars are the "
+        f"tolerances. The largest is {100.0 * shown[0].middle:+.3g} %, of {shown[0].name}."
+    )
+    note = "Mark: found / expected - 1. Bar: tolerance, to both sides."
+    spec = bands(shown, description, "Deviation (%)")
+    return [Chart("Deviations from the expected values", spec, description, note, wide=True)]
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    def values(name: str) -> list[Any]:
+        return [row.get(name) for row in rows]
+
+    expected = [
+        (_text(row["expected"], row) or "") + ("" if _same(row) else f" to {_text(row['most'], row)}") for row in rows
+    ]
+    columns = [
+        words("id", "scenario", values("id")),
+        words("what", "value", values("what")),
+        words("expected_text", "expected", expected),
+        words("found_text", "found", [_text(row["found"], row) for row in rows]),
+        Column("deviation", "deviation (%)", [_number(one) for one in values("deviation")], 0.01, "1"),
+        Column("tolerance", "tolerance (%)", values("tolerance"), 0.01, "1"),
+        words("status", "verdict", values("status")),
+        Column(
+            "predicted_deviation", "by default (%)", [_number(one) for one in values("predicted_deviation")], 0.01, "1"
+        ),
+        words("by_default", "verdict by default", [one or None for one in values("by_default")]),
+        words("why", "reason", [one or None for one in values("why")]),
+    ]
+    columns += [Column(name, f"{name}, SI", [_number(one) for one in values(name)], extra=True) for name in SI]
+    columns += [words(name, name, values(name), extra=True) for name in ("unit", "metric", "title")]
+    note = "By default: with the constants that every answer has, in place of those of the derivation."
+    return Table("Checks", columns, note)
+
+
+SI = ("expected", "most", "found", "predicted")
+"""Numbers of a row in the SI unit of its metric."""
+
+
+def _same(row: Mapping[str, Any]) -> bool:
+    # Without a number there is no second end of a range.
+    return _number(row.get("most")) in (None, row["expected"])
+
+
+def _text(value: Any, row: Mapping[str, Any]) -> str | None:
+    from hwspaces import formatted
+
+    if (number := _number(value)) is None:
+        return None
+    return formatted(number, row["unit"], 4) if row.get("unit") in ("s", "B") and number else f"{number:,.4g}"
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if is_number(value) and value == value else None
