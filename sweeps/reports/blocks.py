@@ -144,7 +144,7 @@ def words(name: str, title: str, values: Sequence[Any], meaning: str = "", extra
 def row_columns(rows: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> list[Column]:
     """Columns of records with the same keys: those of `shown` that are there first, other numbers as extra ones."""
     there = dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, dict | list))
-    names = [name for name in shown if name in there]
+    names = [name for name in dict.fromkeys(shown) if name in there]
     names += [name for name in there if name not in names]
     columns = [column(name, [row.get(name) for row in rows], name not in shown) for name in names]
     # A column without any value says nothing.

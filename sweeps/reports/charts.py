@@ -20,6 +20,9 @@ DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [4, 4], [10, 4], [1, 3], [6, 2, 
 FORMAT = ",.4~r"
 """Of numbers in tooltips; those of axes have a digit less."""
 
+LABELS = "max(120, 0.42 * containerSize()[0])"
+"""Pixels of the longest label of a bar, of as wide a place as the chart has."""
+
 TALL = 340
 """Height of a chart in pixels."""
 
@@ -194,10 +197,8 @@ def points(
     return spec(alt.layer(*layers), {"points": data}, description)
 
 
-def bars(
-    label: Column, value: Column, kind: Column | None, more: Sequence[Column], description: str, room: int = 95
-) -> dict[str, Any]:
-    """Horizontal bars in their order, each with its number behind it, for which there are `room` pixels, by kind."""
+def bars(label: Column, value: Column, kind: Column | None, more: Sequence[Column], description: str) -> dict[str, Any]:
+    """Horizontal bars in their order, each with its number behind it, coloured by kind."""
     alt = altair()
     shown = {"label": label, "value": value, **({} if kind is None else {"kind": kind})}
     shown |= {f"t{number}": one for number, one in enumerate(more)}
@@ -205,7 +206,7 @@ def bars(
     for row, number in zip(data, value.values, strict=True):
         row["text"] = value.text(number) + (f"  {row['kind']}" if kind is not None else "")
     longest = max((row["value"] or 0.0 for row in data), default=1.0) or 1.0
-    across = alt.Scale(domain=[0, longest], nice=False, rangeMax={"expr": f"width - {room}"})
+    across = alt.Scale(domain=[0, longest], nice=False, rangeMax={"expr": "width - 95"})
     base = alt.Chart(alt.NamedData(name="bars")).encode(
         y=alt.Y(field="label", type="nominal", sort=None, title=None, axis=alt.Axis(labelLimit=150, ticks=False)),
         x=alt.X(field="value", type="quantitative", title=value.title, scale=across),

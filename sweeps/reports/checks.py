@@ -48,10 +48,12 @@ def _chart(rows: Sequence[Mapping[str, Any]]) -> list[Chart]:
     ranked = sorted(known, key=lambda row: -abs(row["deviation"]))[:MOST]
     if not ranked:
         return []
-    # Rows of equal names would be one bar.
+    # Of a single scenario every value would begin with its name.
+    several = len({row["id"] for row in rows}) > 1
+    names = [f"{row['id']} {row['what']}" if several else str(row["what"]) for row in ranked]
     shown = [
-        Band(f"{row['id']} {row['what']}", -row["tolerance"], row["deviation"], row["tolerance"], str(row["status"]))
-        for row in ranked
+        Band(name, -row["tolerance"], row["deviation"], row["tolerance"], str(row["status"]))
+        for name, row in zip(names, ranked, strict=True)
     ]
     description = (
         f"Deviation of {len(shown)} of {len(rows)} values from the expected ones, the largest first; bars are the "
@@ -66,9 +68,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     def values(name: str) -> list[Any]:
         return [row.get(name) for row in rows]
 
-    expected = [
-        (_text(row["expected"], row) or "") + ("" if _same(row) else f" to {_text(row['most'], row)}") for row in rows
-    ]
+    # An expected value is a single number, or a range.
+    ends = ["" if _same(row) else f" to {_text(row['most'], row)}" for row in rows]
+    expected = [f"{_text(row['expected'], row)}{end}" for row, end in zip(rows, ends, strict=True)]
     columns = [
         words("id", "scenario", values("id")),
         words("what", "value", values("what")),

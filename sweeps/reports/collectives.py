@@ -16,10 +16,10 @@ def collective_section(record: Mapping[str, Any]) -> Section:
     rows, kind = record["sizes"], str(record["kind"]).replace("_", "-")
     last = rows[-1]
     rate = quantity("rate", "rate", [last["bus_bandwidth_Bps"]], "B/s")
-    answer = (
-        f"{_size(last['message_bytes'])} take {said('time', last['time_s'])} by {_plain(last['algorithm'])}, a bus "
-        f"bandwidth of {rate.text(last['bus_bandwidth_Bps'])} {rate.title[rate.title.rfind('(') + 1 : -1]}."
-    )
+    size, algorithm = _size(last["message_bytes"]), _plain(last["algorithm"])
+    bandwidth = f"{rate.text(last['bus_bandwidth_Bps'])} {rate.title[rate.title.rfind('(') + 1 : -1]}"
+    time = said("time", last["time_s"])
+    answer = f"A message of {size} takes {time} by {algorithm}, a bus bandwidth of {bandwidth}."
     stride = record.get("stride")
     facts = [
         ("Hardware", f"{record['devices']:,g} x {record['hardware']}"),
@@ -27,7 +27,7 @@ def collective_section(record: Mapping[str, Any]) -> Section:
         ("Efficiency", str(record.get("efficiency") or "")),
     ]
     charts_of = [_one(last)] if len(rows) == 1 else _over(rows)
-    title = f"{kind} over {record['devices']:,g} x {record['hardware']}"
+    title = f"{kind.capitalize()} over {record['devices']:,g} x {record['hardware']}"
     blocks: list[Table | Chart] = [*charts_of, _table(rows)]
     return Section("collective", title, answer, [fact for fact in facts if fact[1]], blocks, **beside(record))
 
@@ -44,11 +44,13 @@ def _over(rows: list[Mapping[str, Any]]) -> list[Chart]:
     chosen = list(dict.fromkeys(_plain(row["algorithm"]) for row in rows))
     description = (
         f"Time of {len(names)} algorithms over the size of the message, log scales; chosen from small to large: "
-        f"{', '.join(chosen)}. The table below has the same numbers."
+        f"{', '.join(chosen)}."
     )
     series = {_plain(name): (across, values / scale) for name, values in times.items()}
     drawn = charts.lines(x, f"Time ({unit}s)", series, description, (True, True), height=300)
-    made = [Chart("Time by algorithm", drawn, description, "The fastest is chosen at each size.")]
+    made = [
+        Chart("Time by algorithm", drawn, description, "The table below has the algorithm that is chosen at each size.")
+    ]
     rates = np.array([row["bus_bandwidth_Bps"] for row in rows], float)
     rate_unit, rate_scale = prefix(rates, "B/s")
     largest = f"{rates.max() / rate_scale:.3g} {rate_unit}B/s"

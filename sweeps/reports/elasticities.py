@@ -16,6 +16,9 @@ MOST_BARS = 15
 FLAT = 5e-4
 """Elasticities below this are none: they would be shown as 0."""
 
+LABEL = "containerSize()[0] < 420 ? replace(datum.label, 'hardware.', '') : datum.label"
+"""Name of a number at its bar; a phone has no room for the longest part, which most have."""
+
 ROWS = 20
 """Rows of the table that are shown at first."""
 
@@ -133,13 +136,13 @@ def _bars(data: list[dict[str, Any]], title: str, factors: Sequence[float], desc
     alt = charts.altair()
     ends = [row["slope"] for row in data]
     low, high = min(0.0, *ends), max(0.0, *ends)
-    # Room for the numbers behind the bars, on the sides that have any.
-    room = 0.2 * (high - low)
-    scale = alt.Scale(domain=[low - room * (low < 0), high + room * (high > 0)], nice=False)
-    labels = alt.Axis(labelLimit=alt.ExprRef("width < 380 ? 130 : 240"), ticks=False)
+    # Room in pixels for the numbers behind the bars, on the sides that have any.
+    room = {"rangeMin": 52 if low < 0.0 else 0, "rangeMax": alt.ExprRef("width - 52" if high > 0.0 else "width")}
+    scale = alt.Scale(domain=[low, high], nice=False, **room)
+    labels = alt.Axis(labelLimit=alt.ExprRef(charts.LABELS), labelExpr=LABEL, ticks=False, domain=False)
     base = alt.Chart(alt.NamedData(name="bars")).encode(
         y=alt.Y(field="path", type="nominal", sort=None, title=None, axis=labels),
-        x=alt.X(field="slope", type="quantitative", title="Elasticity", scale=scale),
+        x=alt.X(field="slope", type="quantitative", title="Elasticity", scale=scale, axis=alt.Axis(tickCount=4)),
     )
     colour = alt.Color(
         field="side", type="nominal", legend=None, scale=alt.Scale(domain=["more", "less"], range=charts.COLOURS[1::-1])

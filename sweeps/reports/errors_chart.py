@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sweeps.reports import charts
-from sweeps.reports.blocks import Column, Table
+from sweeps.reports.blocks import Column
 
 NEAR = 0.2
 """Error whose lines stand beside the line of equals."""
+
+NEAR_TEXT = f"{100.0 * NEAR:g} %"
 
 MOST = 24
 """Bands of a chart at most."""
@@ -43,7 +45,7 @@ def against(measured: Column, predicted: Column, kind: Column, more: Sequence[Co
     }
     lines = [
         {"x": place, "y": place * factor, "line": name, "far": factor != 1.0}
-        for name, factor in (("equal", 1.0), (f"+{NEAR:.0%}", 1.0 + NEAR), (f"-{NEAR:.0%}", 1.0 - NEAR))
+        for name, factor in (("equal", 1.0), (f"+{NEAR_TEXT}", 1.0 + NEAR), (f"-{NEAR_TEXT}", 1.0 - NEAR))
         for place in (low, high)
     ]
     dash = alt.StrokeDash(
@@ -70,8 +72,7 @@ def bands(shown: Sequence[Band], words: str, title: str = "Error (%)") -> dict[s
     ends = [row[end] for row in data for end in ("low", "middle", "high")]
     room = 0.04 * ((max(ends, default=1.0) - min(ends, default=0.0)) or 1.0)
     scale = alt.Scale(domain=[min(ends, default=0.0) - room, max(ends, default=1.0) + room], zero=True, nice=False)
-    limit = alt.ExprRef("width < 300 ? 110 : 260")
-    axis = alt.Axis(labelLimit=limit, ticks=False)
+    axis = alt.Axis(labelLimit=alt.ExprRef(charts.LABELS), ticks=False)
     base = alt.Chart(alt.NamedData(name="bands")).encode(
         y=alt.Y(field="name", type="nominal", sort=None, title=None, axis=axis)
     )
@@ -92,10 +93,3 @@ def bands(shown: Sequence[Band], words: str, title: str = "Error (%)") -> dict[s
     ]
     named = {"bands": data, "zero": [{"zero": 0.0}]}
     return charts.spec(alt.layer(*layers), named, words, height=max(110, 24 * len(data)))
-
-
-def linked(table: Table, x: Column, y: Column) -> Table:
-    """A table whose rows an area of the chart over these two numbers chooses."""
-    import dataclasses
-
-    return dataclasses.replace(table, axes=(x, y))

@@ -52,11 +52,11 @@ def _cost(kinds: Sequence[Mapping[str, Any]]) -> list[Chart]:
     if not any(one["usd_per_year"] for one in there):
         return []
     cost = Column("usd_per_year", "USD/year", [one["usd_per_year"] for one in there])
-    counts = [f"{one['rented']:,} rented, {one['owned']:,} owned" for one in there]
-    names = words("hardware", "accelerator", [one["hardware"] for one in there])
+    names = words("hardware", "accelerator", [str(one["hardware"]) for one in there])
+    counts = [Column(how, how, [one[how] for one in there]) for how in ("rented", "owned")]
     rents = [f"{name} {_usd(rent)}" for name, rent in zip(names.values, cost.values, strict=True)]
     description = f"Rent by accelerator: {', '.join(rents)}."
-    spec = charts.bars(names, cost, words("count", "devices", counts), [], description, 170)
+    spec = charts.bars(names, cost, None, counts, description)
     return [Chart("Rent of a year", spec, description, "Devices that are owned cost no rent.")]
 
 
@@ -128,41 +128,50 @@ def _more(marginal: Any) -> list[Table]:
     if not isinstance(marginal, Mapping):
         return []
     rows = [
-        (f"{one['devices_added']} more {one['hardware']} {how}", found)
+        (f"one more {one['hardware']} {how}", one["devices_added"], found)
         for one in marginal["one_more_device"]
         for how, found in (("given", one.get("given")), ("to rent", one.get("available")))
         if found
     ]
     traffic = dict(marginal.get("more_traffic") or {})
     share = traffic.pop("share", 0.0)
-    rows += [(f"{share:.0%} more {name}, cost", found) for name, found in traffic.items() if found]
+    rows += [(f"{100.0 * share:g} % more {name}, cost", None, found) for name, found in traffic.items() if found]
     if marginal.get("more_budget"):
-        rows.append((f"{marginal['more_budget']['share']:.0%} more budget", marginal["more_budget"]))
+        rows.append((f"{100.0 * marginal['more_budget']['share']:g} % more budget", None, marginal["more_budget"]))
     if not rows:
         return []
     unit = str(marginal["unit"])
     columns = [
-        words("change", "change", [name for name, _ in rows]),
+        words("change", "change", [name for name, _, _ in rows]),
         Column(
-            "dual", f"dual ({unit})", [found.get("dual") for _, found in rows], meaning="slope of the linear program"
+            "dual", f"dual ({unit})", [found.get("dual") for _, _, found in rows], meaning="slope of the linear program"
         ),
         Column(
             "again",
             f"solved again ({unit})",
-            [found.get("solved_again") for _, found in rows],
+            [found.get("solved_again") for _, _, found in rows],
             meaning="of one, in whole replicas",
         ),
-        Column("within", f"within ({unit})", [found.get("within") for _, found in rows], extra=True),
+        Column("within", f"within ({unit})", [found.get("within") for _, _, found in rows], extra=True),
     ]
-    return [Table("Marginal values", columns, "Gain of one more, where it does not say cost.")]
+    return [
+        Table(
+            "Marginal values",
+            columns,
+            "Gain of one device, of as many added as the column says, where the change does not say cost.",
+        )
+    ]
 
 
 def _hours(kinds: Sequence[Mapping[str, Any]], classes: Sequence[Mapping[str, Any]]) -> Table:
     columns = [words("hour", "hour", [f"{hour:02}:00" for hour in range(len(classes[0]["load"]))])]
     for one in classes:
-        columns.append(Column(f"{one['name']}_load", f"{one['name']}, load (1/s)", one["load"], unit="1/s"))
-        columns.append(Column(f"{one['name']}_capacity", f"{one['name']}, capacity (1/s)", one["capacity"], unit="1/s"))
-        columns.append(Column(f"{one['name']}_served", f"{one['name']}, served (%)", one["served_share"], 0.01, "1"))
+        # Where everything is served the column says nothing.
+        whole = min(one["served_share"]) > 1.0 - 1e-6
+        name = str(one["name"])
+        columns.append(Column(f"{name}_load", f"{name}, load (1/s)", one["load"], unit="1/s"))
+        columns.append(Column(f"{name}_capacity", f"{name}, capacity (1/s)", one["capacity"], unit="1/s"))
+        columns.append(Column(f"{name}_served", f"{name}, served (%)", one["served_share"], 0.01, "1", extra=whole))
     columns += [
         Column(f"{one['hardware']}_in_use", f"{one['hardware']} in use", one["in_use"])
         for one in kinds

@@ -5,7 +5,7 @@ from typing import Any
 
 import xarray as xr
 
-from sweeps.reports.blocks import Section, Table, column, is_number, metric_table, row_columns, words
+from sweeps.reports.blocks import Column, Section, Table, column, is_number, metric_table, row_columns, words
 from sweeps.reports.facts import about, beside, of_attributes
 
 FIRST_ROWS = 20
@@ -28,17 +28,12 @@ def record_section(record: Mapping[str, Any]) -> Section:
     plain = {key: value for key, value in record.items() if key not in APART}
     singles = {key: _single(value) for key, value in plain.items() if _single(value) is not None}
     maps = {key: value for key, value in plain.items() if isinstance(value, Mapping) and value}
-    tables = [metric_table(singles, "Facts")] if singles else []
+    tables = [_facts(singles, record.get("units"))] if singles else []
     tables += _maps(maps)
     for key, value in plain.items():
         if isinstance(value, list) and value and key not in singles:
             tables.append(_rows(_words(key), value))
-    counts = [
-        f"{len(value):,} {_words(key)}"
-        for key, value in plain.items()
-        if isinstance(value, list) and key not in singles
-    ]
-    answer = f"{len(singles):,} facts{', ' if counts else ''}{', '.join(counts)}; numbers are in SI units."
+    answer = f"{len(singles):,} facts and {len(tables) - bool(singles):,} tables; numbers are in SI units."
     return Section(
         verb or "record",
         title or (f"Answer of jaxroof {verb}" if verb else "Record"),
@@ -83,6 +78,16 @@ def dataset_section(data: xr.Dataset) -> Section:
         tables,
         **of_attributes(data.attrs),
     )
+
+
+def _facts(singles: Mapping[str, Any], units: Any) -> Table:
+    """Facts with their units, where the record states them."""
+    values = [words("", "", ()).text(value) for value in singles.values()]
+    columns = [words("fact", "fact", [_words(name) for name in singles]), words("value", "value", values)]
+    if isinstance(units, Mapping):
+        columns.append(words("unit", "unit", [str(units.get(name, "")) for name in singles]))
+    columns.append(Column("si_value", "SI value", list(singles.values()), extra=True))
+    return Table("Facts", columns)
 
 
 ATTRIBUTES = ("Conventions", "title", "source", "command", "jaxroof_version", "notes", "spec", "question")

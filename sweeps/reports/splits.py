@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from sweeps.reports import charts
-from sweeps.reports.blocks import Chart, Column, Section, Table, column, words
+from sweeps.reports.blocks import Chart, Column, Section, Table, column, said, words
 from sweeps.reports.facts import of_attributes
 
 LATENCIES = ("ttft", "tpot", "e2e")
@@ -51,10 +51,10 @@ def _lines(data: xr.Dataset, names: Sequence[str], loads: np.ndarray, name: str)
     series = {split: (loads, values[i] / one.scale) for i, split in enumerate(names) if stable[i].any()}
     limit = data.attrs.get(f"limit_{name}")
     note = "A line for each split, up to the load that it takes."
-    note += f" The limit is {float(limit) / one.scale:.4g}{one.title.removeprefix(name.upper())}." if limit else ""
+    note += f" The limit is {said(name, float(limit))}." if limit else ""
     description = f"{one.title} over the load, a line for each split prefill:decode of {', '.join(series)}."
     spec = charts.lines("Requests/s", one.title, series, description, (False, False), height=260)
-    return Chart(f"{one.title} by split", spec, description, note)
+    return Chart(f"{name.upper()} by split", spec, description, note)
 
 
 def _best(data: xr.Dataset, names: Sequence[str], loads: np.ndarray, best: np.ndarray) -> Table:

@@ -1,47 +1,41 @@
 """Section of a validation: predicted against measured numbers, and their errors by group."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import pathlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sweeps.reports.blocks import Chart, Column, Section, Table, column, is_number, quantity, row_columns, said, words
-from sweeps.reports.errors_chart import MOST, NEAR, Band, against, bands
+from sweeps.reports.error_groups import (
+    ABSOLUTE,
+    FIRST_ROWS,
+    HEADS,
+    Group,
+    error_groups,
+    error_tables,
+    first_error,
+    group_bands,
+    rows_of,
+)
+from sweeps.reports.errors_chart import MOST, NEAR, NEAR_TEXT, Band, against, bands
 from sweeps.reports.facts import beside, listed
-
-FIRST_ROWS = 20
-"""Rows of a table that are shown at first."""
 
 MOST_ROWS = 2000
 """Rows of a file at most that are drawn and listed, evenly over it."""
 
-LABELS = ("gpu", "hardware", "model", "engine", "mode", "device", "die")
+LABELS = ("fit", "gpu", "hardware", "model", "engine", "mode", "device", "die")
 """Words of a row by which points are told apart: the first that has several, but not too many, values."""
+
+PLAIN = {"s": "step time", "m2": "area", "forward": "forward time", "backward": "backward time"}
+"""Words of a metric whose key is not said."""
 
 MOST_KINDS = 8
 """Kinds of points at most."""
 
 ENDS = (0.1, 0.9)
 """Quantiles of the errors of a group, which are the ends of its band."""
-
-SHARES = {
-    "mape": "MAPE (%)",
-    "mean_absolute_error": "MAPE (%)",
-    "median_ape": "median (%)",
-    "median": "median (%)",
-    "signed_median": "signed median (%)",
-    "signed": "signed median (%)",
-    "mean_error": "signed mean (%)",
-    "coverage_90": "within 90 % interval (%)",
-    "hits": f"within {NEAR:.0%} (%)",
-    "own_time_median_ape": "median at predicted time (%)",
-    "own_time_mape": "MAPE at predicted time (%)",
-    "over_tdp": "over TDP (%)",
-}
-"""Key of an error -> head of its column; spellings of the same error share a head."""
-
-SIGNED, ABSOLUTE = ("signed_median", "signed", "mean_error"), ("median_ape", "median", "mean_absolute_error")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,28 +51,35 @@ class Pair:
 def validation_section(record: Mapping[str, Any]) -> Section:
     """The section of a record of `validate` with any kind of data."""
     rows = record["rows"] if isinstance(record.get("rows"), list) else []
+    rows = [{"fit": _fit(row), **row} if "known_is_a_limit" in row else row for row in rows]
     shown = [rows[i] for i in np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(int)] if rows else []
-    groups = list(_groups(record))
+    groups = list(error_groups(record))
     pairs = _pairs(shown)
     blocks: list[Table | Chart] = []
     table = _row_table(shown, pairs, len(rows))
     for i, pair in enumerate(pairs):
         blocks += _charts(shown, pair, table if i == 0 else None)
-    # Where there are rows, bands are of them.
-    blocks += [] if pairs else _group_bands(groups)
-    blocks += _error_tables(groups)
+    # Bands are of the rows where these are told apart.
+    told = any(isinstance(block, Chart) and block.title.startswith("Errors") for block in blocks)
+    blocks += [] if told else group_bands(groups)
+    blocks += error_tables(groups)
     blocks += [table] if table is not None else []
     blocks += _left(record)
     source = str(record.get("path") or record.get("file") or "published die areas")
     facts = [("Measured data", source), ("Hardware", str(record.get("hardware") or ""))]
     facts += [(name.capitalize(), str(record[name])) for name in ("efficiency", "engine") if record.get(name)]
     facts.append(("Rows", f"{_count(record, rows, groups):,}"))
-    title = f"Predictions beside {source}"
+    title = f"Predictions beside {pathlib.PurePath(source).name}"
     about_file = beside(record)
     about_file["notes"] += [f"{one['assumption']} ({one['rows']} rows)" for one in record.get("assumptions") or ()]
     return Section(
         "validation", title, _answer(shown, pairs, groups), [one for one in facts if one[1]], blocks, **about_file
     )
+
+
+def _fit(row: Mapping[str, Any]) -> str:
+    """Whether constants were fitted to a published area."""
+    return "fitted" if row["fitted"] else "upper limit" if row["known_is_a_limit"] else "not fitted"
 
 
 def _pairs(rows: Sequence[Mapping[str, Any]]) -> list[Pair]:
@@ -95,7 +96,7 @@ def _pairs(rows: Sequence[Mapping[str, Any]]) -> list[Pair]:
         name = key.replace("predicted", "").replace("__", "_").strip("_")
         unit = "m2" if name.endswith("m2") else "1/s" if "per_second" in name else "s"
         plain = name.removesuffix("_s").removesuffix("_m2") or "time"
-        found.append(Pair({"s": "step time", "m2": "area"}.get(plain, plain), measured, key, unit))
+        found.append(Pair(PLAIN.get(plain, plain), measured, key, unit))
     return found
 
 
@@ -116,29 +117,35 @@ def _charts(rows: Sequence[Mapping[str, Any]], pair: Pair, table: Table | None) 
     )
     errors = np.array(predicted.values, float) / np.array(measured.values, float) - 1.0
     label = _label(there)
-    kind = words(label, label, _kinds([str(row.get(label)) for row in there]))
+    head = HEADS.get(label, label)
+    kind = words(label, head, _kinds([str(row.get(label)) for row in there]))
     more = [Column("error", "error (%)", errors.tolist(), 0.01, "1")]
-    more += [one for one in row_columns(there, ("model", "isl", "osl", "concurrency", "sequences")) if one.name in TIPS]
+    more += [one for one in row_columns(there, TIPS) if one.name in TIPS]
     name = _words(pair)
     near = float(np.mean(np.abs(errors) <= NEAR))
     description = (
-        f"Predicted against measured {name} of {len(there):,} rows, by {label}; {near:.0%} of them are within "
-        f"{NEAR:.0%}. The solid line is of equals, the dashed ones are {NEAR:.0%} off."
+        f"Predicted against measured {name} of {len(there):,} rows, by {head}; {near:.0%} of them are within "
+        f"{NEAR_TEXT}. The solid line is of equals, the dashed ones are {NEAR_TEXT} off."
     )
     linked = table if table is not None and table.axes is not None else None
-    note = f"Solid line: predicted as measured; dashed: {NEAR:.0%} above and below."
+    note = f"Solid line: predicted as measured; dashed: {NEAR_TEXT} above and below."
     note += " Drag over an area to keep only its rows in the table." if linked is not None else ""
     spec = against(measured, predicted, kind, more, description)
     made = [Chart(f"Predicted against measured {name}", spec, description, note, linked)]
     names = [str(row.get(label)) for row in there]
+    if len(set(names)) == 1:
+        return made
     shown = _bands_of(names, errors)
     described = ", ".join(f"{one.name} {one.middle:+.1%}" for one in shown[:4])
-    description = f"Errors of {name} by {label}: median on the band that holds the middle 80 %. {described}."
+    description = f"Errors of {name} by {head}: median on the band that holds the middle 80 %. {described}."
     note = "Error: predicted / measured - 1. Mark: median; bar: the middle 80 % of the rows."
-    return [*made, Chart(f"Errors of {name} by {label}", bands(shown, description), description, note)]
+    return [*made, Chart(f"Errors of {name} by {head}", bands(shown, description), description, note)]
 
 
-TIPS = ("model", "experiment", "name", "device", "gpu", "engine", "mode", "tp", "isl", "osl", "concurrency", "row")
+NAMES = ("fit", "model", "experiment", "name", "device", "die", "gpu", "engine", "mode")
+"""Words of a row that say what it is."""
+
+TIPS = (*NAMES, "tp", "isl", "osl", "concurrency", "row")
 """What a pointer over a point shows of its row."""
 
 
@@ -147,8 +154,7 @@ def _bands_of(names: Sequence[str], errors: np.ndarray) -> list[Band]:
     every = list(dict.fromkeys(names))
     counts = {name: int((labels == name).sum()) for name in every}
     kept = sorted(every, key=lambda name: -counts[name])[:MOST]
-    made = [_band(name, errors[labels == name]) for name in kept]
-    return [_band("all", errors), *made] if len(every) > 1 else made
+    return [_band("all", errors), *(_band(name, errors[labels == name]) for name in kept)]
 
 
 def _band(name: str, errors: np.ndarray) -> Band:
@@ -200,91 +206,18 @@ def _row_table(rows: Sequence[Mapping[str, Any]], pairs: Sequence[Pair], count: 
     plain = [{key: value for key, value in row.items() if key not in known} for row in rows]
     label = _label(rows)
     columns = row_columns(plain, (label, *TIPS))
-    columns = [
+    # Both numbers stand behind the names, before the settings.
+    names = [one for one in columns if one.name in (label, *NAMES)]
+    others = [one for one in columns if one not in names]
+    others = [
         dataclasses.replace(one, scale=0.01, title=f"{one.title} (%)") if one.name.endswith("error") else one
-        for one in columns
+        for one in others
     ]
-    place = len([one for one in columns if not one.extra])
-    columns[place:place] = list(known.values())
+    columns = [dataclasses.replace(one, title=HEADS.get(one.name, one.title)) for one in names]
+    columns += [*known.values(), *others]
     axes = (known[pairs[0].measured], known[pairs[0].predicted]) if pairs else None
     note = f"{len(rows):,} of {count:,} rows, evenly over the file." if count > len(rows) else ""
     return Table("Rows", columns, note, axes, FIRST_ROWS)
-
-
-# Errors by group: a list of groups with labels, or errors by name under names.
-
-
-def _groups(record: Mapping[str, Any]) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
-    """Labels and errors of every group of a record, that of all rows first."""
-    for one in record.get("groups") or ():
-        labels = {key: str(value) for key, value in one.items() if not is_number(value) and not isinstance(value, dict)}
-        yield labels, {key: value for key, value in one.items() if is_number(value)}
-    if isinstance(errors := record.get("errors"), Mapping):
-        for path, one in _leaves(errors, ()):
-            yield {f"group {i + 1}" if i else "group": name for i, name in enumerate(path)} or {"group": "all"}, one
-
-
-def _leaves(errors: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    if any(is_number(value) for value in errors.values()):
-        yield path, {key: value for key, value in errors.items() if is_number(value)}
-        return
-    for name, below in errors.items():
-        if isinstance(below, Mapping):
-            yield from _leaves(below, (*path, str(name)))
-
-
-def _first(errors: Mapping[str, Any], names: Sequence[str]) -> float | None:
-    return next((float(errors[name]) for name in names if name in errors), None)
-
-
-def _rows_of(errors: Mapping[str, Any]) -> int:
-    return int(errors.get("rows", errors.get("n", 0)))
-
-
-def _views(groups: Sequence[tuple[dict[str, str], dict[str, Any]]]) -> dict[tuple[str, ...], list[Any]]:
-    """Groups by what tells them apart: views with few labels first."""
-    views: dict[tuple[str, ...], list[Any]] = {}
-    for labels, errors in groups:
-        views.setdefault(tuple(labels), []).append((labels, errors))
-    return dict(sorted(views.items(), key=lambda item: len(item[0])))
-
-
-def _group_bands(groups: Sequence[tuple[dict[str, str], dict[str, Any]]]) -> list[Chart]:
-    """Errors of the groups of the first view that has several: signed, on a bar of the absolute ones."""
-    view = next((found for found in _views(groups).values() if len(found) > 1), None)
-    if view is None:
-        return []
-    ranked = sorted(view, key=lambda one: -_rows_of(one[1]))[:MOST]
-    shown = []
-    for labels, errors in ranked:
-        middle, size = _first(errors, SIGNED), _first(errors, ABSOLUTE)
-        if middle is not None and size is not None:
-            shown.append(Band(", ".join(labels.values()), -size, middle, size, f"{_rows_of(errors):,} rows"))
-    if not shown:
-        return []
-    named = listed(list(view[0][0]))
-    described = ", ".join(f"{one.name} {one.middle:+.1%}" for one in shown[:4])
-    description = f"Errors by {named} of {len(shown)} of {len(view)} groups, those of the most rows first: {described}."
-    note = "Error: predicted / measured - 1. Mark: signed median; bar: median of the absolute errors, to both sides."
-    return [Chart(f"Errors by {named}", bands(shown, description), description, note, wide=True)]
-
-
-def _error_tables(groups: Sequence[tuple[dict[str, str], dict[str, Any]]]) -> list[Table]:
-    made = []
-    for labels, view in _views(groups).items():
-        columns = [words(label, label.replace("_", " "), [one[label] for one, _ in view]) for label in labels]
-        columns.append(Column("rows", "rows", [_rows_of(errors) for _, errors in view]))
-        for key in dict.fromkeys(key for _, errors in view for key in errors):
-            if key not in ("rows", "n"):
-                values = [errors.get(key) for _, errors in view]
-                columns.append(Column(key, SHARES.get(key, f"{key.replace('_', ' ')} (%)"), values, 0.01, "1"))
-        by = (
-            f" by {listed([label.replace('_', ' ') for label in labels])}"
-            if len(view) > 1 and "group" not in labels
-            else ""
-        )
-        made.append(Table(f"Errors{by}", columns, "Error: predicted / measured - 1.", first=FIRST_ROWS))
-    return made
 
 
 def _left(record: Mapping[str, Any]) -> list[Table]:
@@ -300,18 +233,16 @@ def _left(record: Mapping[str, Any]) -> list[Table]:
     return [Table("Rows that are not predicted", columns, first=FIRST_ROWS)]
 
 
-def _count(record: Mapping[str, Any], rows: Sequence[Any], groups: Sequence[tuple[Any, dict[str, Any]]]) -> int:
+def _count(record: Mapping[str, Any], rows: Sequence[Any], groups: Sequence[Group]) -> int:
     if rows:
         return len(rows)
     errors = record.get("errors")
     if isinstance(errors, Mapping) and "rows" in errors:
         return int(errors["rows"])
-    return max((_rows_of(one) for _, one in groups), default=0)
+    return max((rows_of(one) for _, one in groups), default=0)
 
 
-def _answer(
-    rows: Sequence[Mapping[str, Any]], pairs: Sequence[Pair], groups: Sequence[tuple[dict[str, str], dict[str, Any]]]
-) -> str:
+def _answer(rows: Sequence[Mapping[str, Any]], pairs: Sequence[Pair], groups: Sequence[Group]) -> str:
     parts = []
     for pair in pairs:
         there = [row for row in rows if _both(row, pair.measured, pair.predicted)]
@@ -321,6 +252,6 @@ def _answer(
         whole = next(
             (errors for labels, errors in groups if labels.get("group") == "all"), groups[0][1] if groups else {}
         )
-        size = _first(whole, ABSOLUTE)
-        parts = [] if size is None else [f"{said('mfu', size)} of {_rows_of(whole):,} rows"]
+        size = first_error(whole, ABSOLUTE)
+        parts = [] if size is None else [f"{said('mfu', size)} of {rows_of(whole):,} rows"]
     return f"Median absolute error: {listed(parts)}." if parts else "Nothing was predicted."
