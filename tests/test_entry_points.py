@@ -14,6 +14,7 @@ import xarray as xr
 
 import jaxroof
 import sweeps
+from hwspaces.files.extras import installing
 from sweeps.answers.brief import LINES, WIDTH
 from sweeps.answers.to_json import json_text
 from sweeps.cli import main
@@ -166,14 +167,12 @@ def test_several_routers_are_one_answer():
     assert set(found.simulations) == {"round_robin", "random"} and len(repr(found).splitlines()) <= LINES
 
 
-def test_a_report_is_made_or_refused_in_one_line(answers, tmp_path):
+@pytest.mark.parametrize("name", ASKED)
+def test_an_answer_is_a_report(name, answers, tmp_path):
+    pytest.importorskip("altair", reason=installing("report"))
     page = tmp_path / "page.html"
-    if not hasattr(sweeps, "report"):
-        with pytest.raises(ValueError, match="page.html: this version"):
-            answers("request").report(page)
-    else:
-        answers("request").report(page)
-        assert "Llama-3.1-8B" in page.read_text(encoding="utf-8")
+    answers(name).report(page)
+    assert "H100-SXM" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("package", [sweeps, jaxroof])

@@ -1,4 +1,4 @@
-"""An answer as blocks, lines of text and tables in their order, which renderers show: the screen, or a page."""
+"""An answer as blocks, lines of text and tables in their order, which a renderer shows."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -75,20 +75,8 @@ class ShortRenderer(Renderer, Protocol):
         """Take the short form, a `Brief`."""
 
 
-# A context variable: answers that other threads or tasks print do not reach the renderers of this one.
-_RENDERERS: ContextVar[tuple[Renderer, ...]] = ContextVar("renderers", default=())
+# A context variable: answers that other threads or tasks print do not reach the renderer of this one.
 _SCREEN: ContextVar[Renderer | None] = ContextVar("screen", default=None)
-
-
-@contextmanager
-def also(renderer: Renderer) -> Iterator[None]:
-    """A context in which every answer is shown by one renderer more, beside the screen."""
-    # The token restores the renderers that were active before, also where contexts are nested.
-    token = _RENDERERS.set((*_RENDERERS.get(), renderer))
-    try:
-        yield
-    finally:
-        _RENDERERS.reset(token)
 
 
 @contextmanager
@@ -109,17 +97,16 @@ class Answer:
     """
 
     def __init__(self, screen: Renderer):
-        # Renderers are taken at construction: a context that opens later does not see an answer that has begun.
-        self._screen, self._others = _SCREEN.get() or screen, _RENDERERS.get()
+        # Taken at construction: a context that opens later does not see an answer that has begun.
+        self._screen = _SCREEN.get() or screen
 
     def print(self, value: Any = "", end: str = "\n") -> None:
         """A table, or lines of text."""
         block = value if isinstance(value, Text | Table) else Text(str(value), end)
-        for renderer in (self._screen, *self._others):
-            renderer.show(block)
+        self._screen.show(block)
 
     def short(self, make: Callable[[], Any]) -> bool:
-        """Hand the short form to a screen that shows it, and say whether nobody shows the whole.
+        """Hand the short form to a screen that shows it, and say whether it does.
 
         Args:
           make: makes the short form, a `Brief`; it is called only where a screen shows it.
@@ -127,12 +114,10 @@ class Answer:
         if not isinstance(self._screen, ShortRenderer):
             return False
         self._screen.take(make())
-        return not self._others
+        return True
 
 
 def say(text: Any = "", end: str = "\n") -> None:
-    """Print lines of text as they are, and show them to the renderers beside the screen."""
+    """Print lines of text as they are."""
     # Not through the screen's renderer, which wraps lines at the terminal's width and escapes characters.
     print(text, end=end)
-    for renderer in _RENDERERS.get():
-        renderer.show(Text(str(text), end))

@@ -1,74 +1,13 @@
-"""Answers as a page that a browser shows: one file, without scripts and without anything from elsewhere."""
+"""The short form of an answer as HTML, a part of another page such as a notebook."""
 
 import html
 
-from jaxroof.version import VERSION
-from sweeps.answers.answer import Block, Table
+from sweeps.answers.answer import Table
 from sweeps.answers.brief import Brief, narrowed
 from sweeps.ask.text import escaped
 
-STYLE = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-pre { font: inherit; white-space: pre-wrap; margin: 0 0 .4rem; }
-code { font: 13px/1.5 ui-monospace, monospace; }
-table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums; }
-th, td { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: bottom; }
-th { border-bottom: 1px solid; white-space: pre-line; }
-.number { text-align: right; white-space: nowrap; }
-th.number { white-space: pre; }
-tbody + tbody tr:first-child td { border-top: 1px solid; }
-.bold { font-weight: 600; }
-footer { margin-top: 2rem; opacity: .7; }
-"""
-
-
 LEFT = ' style="text-align: left"'
-"""Of cells of text in pages of others: notebooks have all cells at the right."""
-
-
-class Page:
-    """Collects the blocks of an answer; `text` is the page.
-
-    Args:
-      command: the words that were asked, which the page repeats.
-    """
-
-    def __init__(self, command: str):
-        self.command, self._parts, self._line = command, list[str](), ""
-
-    def show(self, block: Block) -> None:
-        """One block more."""
-        if isinstance(block, Table):
-            # Text may come in parts of a line: it is collected until a table or the page's end closes it.
-            self._end_line()
-            self._parts.append(_table(block))
-        else:
-            self._line += block.line + block.end
-
-    @property
-    def text(self) -> str:
-        """The page so far, as HTML."""
-        self._end_line()
-        command = _shown(self.command)
-        return (
-            f'<!DOCTYPE html>\n<!-- jaxroof {VERSION} -->\n<html lang="en"><head><meta charset="utf-8">\n'
-            f"<title>{command}</title>\n<style>{STYLE}</style></head>\n<body>\n<p><code>{command}</code></p>\n"
-            + "\n".join(self._parts)
-            + f"\n<footer>jaxroof {VERSION}</footer>\n</body></html>\n"
-        )
-
-    def write(self, path: str, force: bool = False) -> None:
-        """Write the page to a file, which replaces one of jaxroof's; any other only with `force`."""
-        from hwspaces.files.output import saved_text
-
-        saved_text(path, "page", self.text, force)
-
-    def _end_line(self) -> None:
-        # Empty lines separate blocks on the screen; on the page its margins do.
-        if self._line.strip():
-            self._parts.append(f"<pre>{_shown(self._line.strip(chr(10)))}</pre>")
-        self._line = ""
+"""Of cells of text: notebooks have all cells at the right."""
 
 
 def fragment(brief: Brief, width: int, rows: int) -> str:

@@ -10,7 +10,7 @@ from sweeps.cli.outputs import files, output_argument, picture_argument, write
 from sweeps.cli.progress import Line
 from sweeps.run.compile_cache import compilation_cache
 
-OF_THE_FILE = ("verb", "version", "output", "plot", "force", "json", "html", "verbose", "notes")
+OF_THE_FILE = ("verb", "version", "output", "plot", "force", "json", "verbose", "notes")
 """What is no part of the command that a file repeats."""
 
 OF_THE_RUN = ("measured", "format", "sort", "drop", "check", *OF_THE_FILE)

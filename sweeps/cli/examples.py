@@ -20,7 +20,7 @@ class Help:
         self.groups = {title.replace("_", " "): flags.split() for title, flags in groups.items()}
 
 
-FORM = "--output --plot --plots --chrome-trace --hardware-out --json --html --force --verbose --notes"
+FORM = "--output --plot --plots --chrome-trace --hardware-out --json --force --verbose --notes"
 """Flags about the form of an answer, which close every help, as far as a command has them."""
 
 _NAMES = "--hardware --model"

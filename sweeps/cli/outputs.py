@@ -63,10 +63,9 @@ def pictures_argument(parser: Any, what: str) -> None:
 
 
 def form_arguments(parser: Any) -> None:
-    """Declare what every verb takes: how much it says, and `--html FILE`, all of it as a page."""
+    """Declare what every verb takes: how much it says."""
     parser.add_argument("-v", "--verbose", action="store_true", help="the whole answer, not only what fits a screen")
     parser.add_argument("--notes", action="store_true", help="below the answer its assumptions, each in words")
-    output_argument(parser, "--html", kinds=("page",), metavar="FILE", help="also what is said, as a page: FILE.html")
 
 
 def declared_outputs(parser: Any) -> tuple[OutputFile, ...]:

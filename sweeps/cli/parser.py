@@ -79,37 +79,14 @@ def _run(command: str, module: ModuleType, options: argparse.Namespace) -> None:
     token = COMMAND.set(command)
     try:
         if options.verbose:
-            _written(command, module, options)
+            module.run(options)
             return
         with instead(short := Short()):
-            _written(command, module, options)
+            module.run(options)
         screen = Screen(WIDTH)
         short.end(screen, screen.width, options.notes)
     finally:
         COMMAND.reset(token)
-
-
-def _written(command: str, module: ModuleType, options: argparse.Namespace) -> None:
-    """Run a verb, with a page of the whole answer where one is asked for."""
-    if getattr(options, "html", None) is None:
-        module.run(options)
-    else:
-        _run_with_page(module, options, command)
-
-
-def _run_with_page(module: ModuleType, options: argparse.Namespace, command: str) -> None:
-    """Run a verb, and write what it says as a page too."""
-    from sweeps.answers.answer import also
-    from sweeps.answers.html import Page
-
-    # JSON is printed past the answer's renderers, and the page would stay empty.
-    if getattr(options, "json", False):
-        raise ValueError("--html is what is said in words, and --json says it to programs: leave one of them out")
-
-    page = Page(command)
-    with also(page):
-        module.run(options)
-    page.write(options.html, options.force)
 
 
 def parser_of(verb: str) -> "Parser":

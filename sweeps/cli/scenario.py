@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
         print_json(
             [vars(row) | {"deviation": row.deviation, "predicted_deviation": row.predicted_deviation} for row in rows]
         )
-    else:
-        show_rows(rows)
+        return
+    show_rows(rows)
     if options.output is not None:
         say(f"\n{options.output}: {len(rows)} rows")

@@ -28,8 +28,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Serve the explorer until Ctrl-C."""
-    if getattr(options, "html", None) is not None:
-        raise ValueError("--html writes what a verb says, and the explorer is a page itself: leave it out")
     port = int(common.whole_number("--port", options.port or PORT, zero=True))
     if port > 65535:
         raise ValueError(f"--port {port} must be at most 65535")

@@ -64,7 +64,7 @@ class Result:
         """
         from sweeps.reports.report import report
 
-        report(self.record(), output=path, title=title, force=force)
+        report(self, output=path, title=title, force=force)
 
     def text(self) -> str:
         """All of the answer as text, as the verb prints it with -v."""

@@ -9,10 +9,7 @@ from sweeps.reports.blocks import Chart, Column, Section, Table, is_number, word
 from sweeps.reports.errors_chart import MOST, Band, bands
 from sweeps.reports.facts import beside, of_attributes
 
-KEYS = frozenset(("id", "what", "expected", "found", "status", "tolerance"))
-"""Keys that every row of scenarios has."""
-
-VERDICTS = {"agrees": "agrees", "differs": "differs"}
+VERDICTS = ("agrees", "differs")
 """Verdicts that are judged; of any other status a value is only shown."""
 
 

@@ -1,5 +1,6 @@
 """Charts of errors: predicted against measured numbers with the line of equals, and errors by group as bands."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,9 @@ NEAR_TEXT = f"{100.0 * NEAR:g} %"
 
 MOST = 24
 """Bands of a chart at most."""
+
+
+WORDS = ("Measured", "Predicted")
 
 
 class Band(NamedTuple):
@@ -33,6 +37,11 @@ def against(measured: Column, predicted: Column, kind: Column, more: Sequence[Co
     Solid: predicted as measured. Dashed: predicted `NEAR` above and below it.
     """
     alt = charts.altair()
+    titled = (
+        dataclasses.replace(one, title=f"{word} {one.title}")
+        for word, one in zip(WORDS, (measured, predicted), strict=True)
+    )
+    measured, predicted = titled
     shown = {"x": measured, "y": predicted, "kind": kind} | {f"t{number}": one for number, one in enumerate(more)}
     data = charts.rows(shown)
     numbers = np.array([row[side] for row in data for side in "xy" if row[side] is not None], float)
@@ -40,8 +49,8 @@ def against(measured: Column, predicted: Column, kind: Column, more: Sequence[Co
     low, high = float(numbers.min()) / 1.15, float(numbers.max()) * 1.15
     # Both axes have the same ends, so that the line of equals is the diagonal.
     channels = {
-        side: charts.axis(side, f"{words} {one.title}", numbers, log, (low, high))
-        for side, words, one in (("x", "Measured", measured), ("y", "Predicted", predicted))
+        side: charts.axis(side, one.title, numbers, log, (low, high))
+        for side, one in (("x", measured), ("y", predicted))
     }
     lines = [
         {"x": place, "y": place * factor, "line": name, "far": factor != 1.0}
@@ -55,7 +64,7 @@ def against(measured: Column, predicted: Column, kind: Column, more: Sequence[Co
     layers = [drawn.encode(**channels, strokeDash=dash, detail=alt.Detail(field="line", type="nominal"))]
     names = list(dict.fromkeys(row["kind"] for row in data))
     size = 70 if len(data) < 200 else 30
-    dots = alt.Chart(alt.NamedData(name="points")).mark_point(filled=True, size=size, opacity=0.75, clip=True)
+    dots = alt.Chart(alt.NamedData(name="points")).mark_point(filled=True, size=size, opacity=0.75)
     dots = dots.encode(**channels, **charts.kinds("kind", kind.title, names), tooltip=charts.tips(shown))
     layers.append(dots.add_params(alt.selection_interval(name="brush", encodings=["x", "y"])))
     return charts.spec(alt.layer(*layers), {"points": data, "lines": lines}, words)

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from sweeps.reports.blocks import Column, Section, Table, column, is_number, metric_table, row_columns, words
-from sweeps.reports.facts import about, beside, of_attributes
+from sweeps.reports.facts import about, beside, listed, of_attributes
 
 FIRST_ROWS = 20
 """Rows of a table that are shown at first."""
@@ -14,8 +15,11 @@ FIRST_ROWS = 20
 MOST_ROWS = 1000
 """Rows of a table at most; files have the others."""
 
-MOST_WORDS = 12
-"""Values of a list that are written out."""
+MOST_WORDS, LONGEST = 12, 160
+"""Values of a list that are written out, and characters of all of them together."""
+
+POINT = "point of a table"
+"""Dimension of the points of a table; no file has one of this name."""
 
 APART = ("notes", "command", "jaxroof_version", "units")
 """Keys that a section shows elsewhere."""
@@ -33,7 +37,11 @@ def record_section(record: Mapping[str, Any]) -> Section:
     for key, value in plain.items():
         if isinstance(value, list) and value and key not in singles:
             tables.append(_rows(_words(key), value))
-    answer = f"{len(singles):,} facts and {len(tables) - bool(singles):,} tables; numbers are in SI units."
+    more = tables[bool(singles) :]
+    counts = [f"{len(singles):,} facts"] if singles else []
+    # Of a single table its rows are counted.
+    counts += [f"{len(more):,} tables"] if len(more) > 1 else [f"{len(one.columns[0].values):,} rows" for one in more]
+    answer = f"{listed(counts)}; numbers are in SI units."
     return Section(
         verb or "record",
         title or (f"Answer of jaxroof {verb}" if verb else "Record"),
@@ -55,19 +63,13 @@ def dataset_section(data: xr.Dataset) -> Section:
         count = data[names[0]].size
         title = f"By {', '.join(map(_words, dims))}"
         note = f"{MOST_ROWS:,} of {count:,} rows; the file has the others." if count > MOST_ROWS else ""
-        # Along the last dimension first, as the file has them.
-        part = data[names]
-        flat = (
-            part.stack(row=dims).isel(row=slice(MOST_ROWS)).reset_index("row")
-            if len(dims) > 1
-            else part.isel({dims[0]: slice(MOST_ROWS)})
-        )
-        labels = [str(name) for name in flat.coords if flat[name].ndim == 1]
+        # The first points alone are read, along the last dimension first.
+        places = np.unravel_index(np.arange(min(count, MOST_ROWS)), [data.sizes[dim] for dim in dims])
+        flat = data[names].isel({dim: xr.DataArray(one, dims=POINT) for dim, one in zip(dims, places, strict=True)})
+        labels = [str(name) for name in flat.coords if flat[name].dims == (POINT,)]
         columns = [column(name, flat[name].values.tolist()) for name in (*labels, *names)]
         tables.append(Table(title, columns, note, first=FIRST_ROWS))
-    attributes = [
-        (_words(str(name)).capitalize(), str(value)) for name, value in data.attrs.items() if name not in ATTRIBUTES
-    ]
+    attributes = [(_title(str(name)), str(value)) for name, value in data.attrs.items() if name not in ATTRIBUTES]
     title = str(data.attrs.get("title") or "Dataset")
     sizes = ", ".join(f"{size:,} {_words(str(dim))}" for dim, size in data.sizes.items())
     return Section(
@@ -102,13 +104,9 @@ def _single(value: Any) -> Any:
     """A value that takes one cell; None for all others, and for what there is not."""
     if isinstance(value, str | bool) or is_number(value):
         return value
-    if (
-        isinstance(value, list)
-        and value
-        and len(value) <= MOST_WORDS
-        and not any(isinstance(one, list | dict) for one in value)
-    ):
-        return ", ".join(str(one) for one in value)
+    if isinstance(value, list) and value and not any(isinstance(one, list | dict) for one in value):
+        text = ", ".join(str(one) for one in value)
+        return text if len(value) <= MOST_WORDS and len(text) <= LONGEST else None
     return None
 
 
@@ -125,7 +123,7 @@ def _maps(maps: Mapping[str, Mapping[str, Any]]) -> list[Table]:
         every = list(dict.fromkeys(name for key in together for name in flat[key]))
         columns = [words("name", "name", every)]
         columns += [column(key, [_cell(flat[key].get(name)) for name in every]) for key in together]
-        made.append(Table(_words(" and ".join(together)).capitalize(), columns, first=FIRST_ROWS))
+        made.append(Table(_title(" and ".join(together)), columns, first=FIRST_ROWS))
         flat = {key: value for key, value in flat.items() if key not in together}
     for key, value in maps.items():
         if any(isinstance(one, Mapping) for one in value.values()):
@@ -140,7 +138,7 @@ def _rows(title: str, rows: Sequence[Any]) -> Table:
     plain = [_flat(row, "") if isinstance(row, Mapping) else {"value": _cell(row)} for row in rows[:MOST_ROWS]]
     names = list(dict.fromkeys(name for row in plain for name in row))
     note = f"{MOST_ROWS:,} of {len(rows):,} rows; the file has the others." if len(rows) > MOST_ROWS else ""
-    return Table(title.capitalize(), row_columns(plain, names[:SHOWN]), note, first=FIRST_ROWS)
+    return Table(_title(title), row_columns(plain, names[:SHOWN]), note, first=FIRST_ROWS)
 
 
 SHOWN = 10
@@ -171,3 +169,8 @@ def _cell(value: Any) -> Any:
 
 def _words(key: str) -> str:
     return key.replace("_", " ")
+
+
+def _title(key: str) -> str:
+    # Names keep their capitals.
+    return f"{key[:1].upper()}{_words(key[1:])}"

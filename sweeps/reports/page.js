@@ -122,7 +122,8 @@ function link(figure, view) {
       const ends = scale.domain();
       const range = area.x || area.y ? area[side] || sorted(ends) : null;
       const inside = range && range.map((end) => Math.min(Math.max(end, Math.min(...ends)), Math.max(...ends)));
-      view.signal("brush_" + side, inside ? inside.map((end) => scale(end)) : []);
+      // Fields are named as their axes: "brush_x" has the numbers, and "brush_x_1" the pixels.
+      view.signal(`brush_${side}_1`, inside ? inside.map((end) => scale(end)) : []);
     }
     return view.runAsync();
   };

@@ -48,17 +48,16 @@ KEYS: tuple[tuple[frozenset[str], str], ...] = tuple(
 )
 """Keys that no record of another kind has together -> its kind."""
 
-LISTS = tuple(
-    frozenset(keys.split())
-    for keys in (
-        "id what expected found status",
-        "id title source",
-        "name vendor figures",
-        "name architecture parameters",
-        "name base technologies",
-    )
-)
-"""Keys of the first of several entries that a verb prints as a list: scenarios, and entries of the catalogues."""
+SCENARIOS = "Scenarios beside expected values"
+
+LISTS = {
+    SCENARIOS: frozenset(("id", "what", "expected", "found", "status")),
+    "Scenarios": frozenset(("id", "title", "source")),
+    "Accelerators of the catalogue": frozenset(("name", "vendor", "figures")),
+    "Models of the catalogue": frozenset(("name", "architecture", "parameters")),
+    "Design spaces": frozenset(("name", "base", "technologies")),
+}
+"""Title of what a verb prints as a list -> keys that its first entry has."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +67,7 @@ class Source:
     name: str  # in messages and on the page
     content: Mapping[str, Any] | xr.Dataset
     written: str = ""  # when, where it is a file
+    ours: bool = False  # an answer of this package, of whatever kind
 
     @property
     def kind(self) -> str:
@@ -78,6 +78,8 @@ class Source:
         """
         content = self.content
         kind = _dataset_kind(content) if isinstance(content, xr.Dataset) else _record_kind(content)
+        if kind is None and self.ours:
+            return "dataset" if isinstance(content, xr.Dataset) else "record"
         if kind is None:
             raise ValueError(f"{self.name} is no result of jaxroof: it has neither its command nor the keys of one")
         return kind
@@ -97,7 +99,10 @@ def sources(result: Any) -> list[Source]:
         return [Source("record", result)]
     # Answers of this package say themselves what they are for programs.
     if callable(record := getattr(result, "record", None)):
-        return [Source(type(result).__name__, record())]
+        name, found = type(result).__name__, record()
+        data = getattr(result, "dataset", None) if _record_kind(found) is None else None
+        # Optima and maps, whose records have no section of their own, have one as datasets.
+        return [Source(name, data if isinstance(data, xr.Dataset) else found, ours=True)]
     raise ValueError(
         f"{type(result).__name__} is no result: give a path, an xarray Dataset, or a record as --json prints it"
     )
@@ -121,8 +126,8 @@ def _opened(path: str) -> Source:
     if place.suffix.lower() != ".json":
         raise ValueError(f"{path} must be {ENDINGS}")
     value = document.json_value(path, LARGEST_JSON, MOST_VALUES)
-    if _is_listed(value):
-        value = {"rows": value}
+    if title := _list_title(value):
+        value = {"title": title, "rows": value}
     if not isinstance(value, dict):
         raise ValueError(f"{path} holds a {type(value).__name__}, not the record of a result")
     return Source(path, value, _written(place))
@@ -155,8 +160,8 @@ def _record_kind(record: Mapping[str, Any]) -> str | None:
         return "routers"
     if "function" in keys and isinstance(record.get("points"), list):
         return "points"
-    if keys == {"rows"} and _is_listed(record["rows"]):
-        return "scenarios" if LISTS[0] <= set(record["rows"][0]) else "record"
+    if keys == {"title", "rows"} and (title := _list_title(record["rows"])):
+        return "scenarios" if title == SCENARIOS else "record"
     # Every record that a verb prints states its command.
     ours = "jaxroof_version" in keys or str(record.get("command", "")).startswith("jaxroof ")
     if not isinstance(record.get("metrics"), Mapping):
@@ -169,10 +174,11 @@ def _record_kind(record: Mapping[str, Any]) -> str | None:
     return "ops" if isinstance(record.get("ops"), list) else "figures"
 
 
-def _is_listed(value: Any) -> bool:
-    """Whether a value is what a verb prints as a list."""
-    there = isinstance(value, list) and value and isinstance(value[0], dict)
-    return bool(there) and any(keys <= set(value[0]) for keys in LISTS)
+def _list_title(value: Any) -> str:
+    """Title of what a verb prints as a list; "" of anything else."""
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return ""
+    return next((title for title, keys in LISTS.items() if keys <= set(value[0])), "")
 
 
 def _dataset_kind(dataset: xr.Dataset) -> str | None:
@@ -182,7 +188,7 @@ def _dataset_kind(dataset: xr.Dataset) -> str | None:
         return "curve"
     if {"split", "load"} <= set(dataset.dims) and "best_split" in dataset:
         return "split file"
-    if set(dataset.dims) == {"row"} and LISTS[0] <= set(map(str, dataset.variables)):
+    if set(dataset.dims) == {"row"} and LISTS[SCENARIOS] <= set(map(str, dataset.variables)):
         return "scenarios file"
     if "knob_value" in dataset.variables and dataset["knob_value"].dims == ("knob",):
         # Maps have axes beside the numbers.

@@ -120,7 +120,7 @@ def _charts(rows: Sequence[Mapping[str, Any]], pair: Pair, table: Table | None) 
     head = HEADS.get(label, label)
     kind = words(label, head, _kinds([str(row.get(label)) for row in there]))
     more = [Column("error", "error (%)", errors.tolist(), 0.01, "1")]
-    more += [one for one in row_columns(there, TIPS) if one.name in TIPS]
+    more += [one for one in row_columns(there, TIPS) if one.name in TIPS and one.name != label]
     name = _words(pair)
     near = float(np.mean(np.abs(errors) <= NEAR))
     description = (

@@ -86,7 +86,7 @@ def test_a_port_in_use_is_one_line(address, capsys):
     assert capsys.readouterr().err == line
 
 
-@pytest.mark.parametrize("words", [["--port", "65536"], ["--port", "x"], ["--port", "-1"], ["--html", "x.html"]])
+@pytest.mark.parametrize("words", [["--port", "65536"], ["--port", "x"], ["--port", "-1"]])
 def test_flags_are_refused_in_one_line(words, capsys):
     assert main(["ui", "--no-open", *words]) == 2
     error = capsys.readouterr().err

@@ -25,9 +25,31 @@ VERBS = {
     "--hardware H100-SXM,L40S",
     "price": "price forward:forward --args x=bf16[8,1024] --hardware H100-SXM",
     "prices": "price forward:forward --args x=bf16[b,1024] --over b=1,8 --hardware H100-SXM",
+    "fleet": "fleet fleet",
+    "share": "fleet fleet --budget 60USD/h --no-marginals",
+    "sensitivity": f"sensitivity {CASE} --isl 512 --osl 64 --batch 8 --metric tpot,ttft",
+    "pairs": f"sensitivity {CASE} --isl 512 --osl 64 --batch 8 --metric tpot --second-order",
+    "layer": "map resnet50.conv2_3x3 --arch eyeriss_like --mappings 200",
+    "network": "map alexnet --arch eyeriss_like --mappings 50",
+    "split": f"disaggregate {CASE} --isl 512 --osl 64 --batch 8 --devices 4 --slo ttft=500ms,tpot=40ms",
+    "collective": "collective --hardware H100-SXM --devices 8 --size 1KiB..64MiB",
+    "message": "collective --hardware H100-SXM --devices 8 --size 1MiB",
+    "scenarios": "scenario run T3.2 T3.1",
+    "area": "validate area",
+    "plausibility": "validate plausibility --hardware MI300X",
+    "trace": "trace --rate 8 --isl 1024 --osl 256",
+    "accelerator": "hardware H100-SXM",
+    "accelerators": "hardware",
+    "models": "models",
+    "spaces": "space",
+    "technologies": "hardware --technology",
+    "query": "query grid.nc --top 5",
     "serve": f"serve {CASE} --rate 8 --isl 256 --osl 32 --requests 48 --slo ttft=300ms,tpot=40ms",
 }
 """Kind -> the command whose JSON is reported."""
+
+FILES = {"serve": "run", "sensitivity": "knobs", "split": "splits", "scenarios": "checks"}
+"""Kind -> that of the netCDF file which the same command writes."""
 
 CAPACITY = {
     "model": "Llama-3.1-8B",
@@ -47,6 +69,37 @@ CAPACITY = {
 """A record of `capacity`, whose search takes longer than a test should."""
 
 
+STEPS = {
+    "file": "steps.csv",
+    "hardware": "H100-SXM",
+    "efficiency": "learned",
+    "errors": {
+        "model": {"Llama-2-70B": {"rows": 2, "mape": 0.15, "median_ape": 0.15, "signed_median": 0.05}},
+        "batch": {"decoding": {"rows": 2, "mape": 0.15, "median_ape": 0.15, "signed_median": 0.05}},
+    },
+    "rows": [
+        {"row": 2, "model": "Llama-2-70B", "tp": 4.0, "measured_s": 0.02, "predicted_s": 0.024},
+        {"row": 3, "model": "Llama-2-70B", "tp": 4.0, "measured_s": 0.05, "predicted_s": 0.045},
+    ],
+    "left_out": [{"row": 4, "reason": "no such model"}, {"row": 5, "reason": "no such model"}],
+}
+"""A record of `validate steps` with rows of one model, that are 20 % too long and 10 % too short."""
+
+KERNELS = {
+    "path": "measured",
+    "efficiency": "learned",
+    "errors": {"rows": 30, "mape": 0.2, "median_ape": 0.1, "signed_median": 0.02, "coverage_90": 0.9},
+    "groups": [
+        {"family": "GEMM", "rows": 20, "mape": 0.1, "median_ape": 0.07, "signed_median": -0.03, "from_30_us": {}},
+        {"family": "experts", "rows": 10, "mape": 0.3, "median_ape": 0.2, "signed_median": 0.15, "from_30_us": {}},
+        {"family": "GEMM", "device": "A", "rows": 20, "mape": 0.1, "median_ape": 0.07, "signed_median": -0.03},
+        {"family": "experts", "device": "A", "rows": 10, "mape": 0.3, "median_ape": 0.2, "signed_median": 0.15},
+    ],
+    "left_out": [{"reason": "no such kernel", "rows": 4}],
+}
+"""A record of `validate kernels`, which has errors by group alone."""
+
+
 SPEC = {
     "hardware": ["H100-SXM", "H200-SXM"],
     "model": ["Llama-3.1-8B", "Llama-2-13B"],
@@ -64,12 +117,14 @@ def results(tmp_path_factory):
     (folder / "forward.py").write_text("import jax.numpy as jnp\ndef forward(x):\n    return jnp.tanh(x) @ x.T\n")
     before = os.getcwd()
     os.chdir(folder)  # a function is found beside whoever asks
+    grid().to_netcdf("grid.nc")
     for kind, command in VERBS.items():
         words = command.split()
         paths[kind] = folder / f"{kind}.json"
-        if kind == "serve":
-            paths["run"] = folder / "run.nc"
-            words += ["-o", str(paths["run"])]
+        if kind in FILES:
+            name = FILES[kind]
+            paths[name] = folder / f"{name}.nc"
+            words += ["-o", str(paths[name])]
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             assert main([*words, "--json"]) == 0
@@ -83,8 +138,7 @@ def results(tmp_path_factory):
     sweeps.sweep_to_folder(paths["counts"], SPEC | {"output": told})
     paths["optimum"] = folder / "optimum.nc"
     optimum().to_netcdf(paths["optimum"])
-    paths["sweep"] = folder / "sweep.nc"
-    grid().to_netcdf(paths["sweep"])
+    paths["sweep"] = folder / "grid.nc"
     return paths
 
 

@@ -26,7 +26,7 @@ def browser():
 def page_of(results, tmp_path_factory):
     """Path of a page of all kinds of results."""
     path = tmp_path_factory.mktemp("report") / "report.html"
-    kinds = ("sweep", "compare", "request", "run", "train")
+    kinds = ("sweep", "compare", "request", "run", "train", "sensitivity", "area", "fleet", "split", "collective")
     sweeps.report(*(results[kind] for kind in kinds), output=path)
     return path
 
@@ -80,6 +80,7 @@ def test_an_area_of_the_front_chooses_the_rows_of_the_table(opened):
     # A keyboard does the same by the fields, and takes the selection back.
     figure.locator("[data-clear]").press("Enter")
     assert shown(table) == before
+    page.wait_for_function("document.querySelector('#s0 .brush_brush path').getBoundingClientRect().width == 0")
     figure.locator("[data-end=x1]").fill(str(end))
     assert set(inside) <= set(shown(table)) and all(float(text) <= 1.01 * end for text in shown(table))
     # The chart shows the area that was typed.
@@ -130,6 +131,52 @@ def test_a_pointer_over_a_mark_shows_what_it_is(opened):
     tooltip = page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for()
     assert "accelerator" in tooltip.inner_text() and "layout" in tooltip.inner_text()
+
+
+def test_a_bar_of_a_tornado_says_what_a_real_change_does(opened):
+    page = opened()
+    bar = page.locator("#s5 figure.chart").first.locator(".mark-rect.role-mark path").first
+    bar.scroll_into_view_if_needed()
+    bar.hover(force=True)
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    said = tooltip.inner_text()
+    assert "number" in said and "elasticity of" in said and "-10% of it" in said and "+10% of it" in said
+    # All numbers on demand, and sorted by an elasticity.
+    table = page.locator("#s5 .table").first
+    assert len(shown(table)) < table.locator("tbody tr").count()
+    table.locator("[data-rows]").click()
+    assert len(shown(table)) == table.locator("tbody tr").count()
+    head = table.locator("thead th").filter(has_text="TPOT").first
+    head.locator("button").click()
+    place = head.evaluate("head => head.cellIndex")
+    cells = table.locator("tbody tr").evaluate_all(f"rows => rows.map(row => row.cells[{place}].dataset.v)")
+    slopes = [float(cell) for cell in cells if cell]
+    assert slopes == sorted(slopes) and slopes[0] < 0 < slopes[-1]
+
+
+def test_an_area_of_measured_points_chooses_their_rows(opened):
+    page = opened()
+    figure, table = page.locator("#s6 figure.chart").first, page.locator("#s6 .table").first
+    every = table.locator("tbody tr").count()
+    plot = figure.locator("svg")
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 40)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 200, steps=8)
+    page.mouse.up()
+    page.wait_for_function("document.querySelector('#s6 .table .count').textContent.includes('selected')")
+    low = float(figure.locator("[data-end=x0]").input_value())
+    chosen = table.locator("tbody tr:not([hidden])").evaluate_all("rows => rows.map(row => Number(row.dataset.x))")
+    assert 0 < len(chosen) < every and min(chosen) >= 0.99 * low
+    figure.locator("[data-clear]").click()
+    page.wait_for_function("document.querySelector('#s6 .brush_brush path').getBoundingClientRect().width == 0")
+    mark = figure.locator(".mark-symbol.role-mark path").last
+    mark.hover(force=True)
+    tooltip = page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    assert "measured" in tooltip.inner_text().lower() and "error (%)" in tooltip.inner_text()
 
 
 def colour(page, selector, name):

@@ -12,8 +12,9 @@ import xarray as xr
 
 import sweeps
 from hwspaces.files.extras import installing
+from hwspaces.performance.surface import SurfaceTable, write_surfaces
 from sweeps.cli import main
-from tests.sweeps.reports.conftest import CAPACITY, SPEC
+from tests.sweeps.reports.conftest import CAPACITY, KERNELS, SPEC, STEPS
 
 altair = pytest.importorskip("altair", reason=installing("report"))
 pytest.importorskip("vl_convert", reason=installing("report"))
@@ -79,6 +80,28 @@ HELD = {
     "kept": (["Selected designs"], "Best design per model"),
     "counts": (["Quantiles"], "no single design was kept"),
     "optimum": (["Selected designs", "What binds the best design"], "Best of 3 designs"),
+    "fleet": (["Rent of a year", "Load of chat", "Accelerators", "Replicas", "Marginal values"], "No fleet costs less"),
+    "share": (["Devices in use", "Replicas"], "All of them would cost"),
+    "sensitivity": (["Elasticity of TTFT", "Elasticity of TPOT", "Elasticities"], "1 % more of the number"),
+    "knobs": (["Elasticity of TTFT", "Elasticity of TPOT", "Elasticities"], "1 % more of the number"),
+    "pairs": (["Pairs of numbers, both turned to the better"], "1 % more of the number"),
+    "layer": (["Energy by component", "Instances in use", "Levels", "Accesses"], "of the units busy"),
+    "network": (["Energy by component", "Energy by layer", "Layers"], "per MAC"),
+    "split": (["TTFT by split", "E2E by split", "Best split by load", "Every split"], "is the best at"),
+    "splits": (["TTFT by split", "E2E by split", "Best split by load", "Every split"], "is the best at"),
+    "collective": (["Time by algorithm", "Bus bandwidth", "Times"], "A message of 64 MiB takes"),
+    "message": (["Time by algorithm", "Times"], "A message of 1 MiB takes"),
+    "scenarios": (["Deviations from the expected values", "Checks"], "expected values agree"),
+    "checks": (["Deviations from the expected values", "Checks"], "expected values agree"),
+    "area": (["Predicted against measured area", "Rows"], "Median absolute error: area"),
+    "plausibility": (["MI300X"], "numbers are in SI units"),
+    "trace": (["Facts", "Isl and osl"], "numbers are in SI units"),
+    "accelerator": (["Facts", "Figures and sources", "Offers"], "numbers are in SI units"),
+    "accelerators": (["Rows"], "numbers are in SI units"),
+    "models": (["Rows"], "numbers are in SI units"),
+    "spaces": (["Rows"], "numbers are in SI units"),
+    "technologies": (["Process"], "numbers are in SI units"),
+    "query": (["Facts", "Rows"], "numbers are in SI units"),
 }
 """Kind -> headings of its section, and words of its answer."""
 
@@ -89,7 +112,7 @@ def test_every_kind_of_result_has_its_section(kind, results, tmp_path):
     headings, answer = HELD[kind]
     assert page.open == [] and set(headings) <= set(page.texts["h3"])
     assert kind in ("step", "request") or answer in text
-    assert (page.specs or kind == "prices") and page.heads > 3 and page.rows > 0
+    assert (page.specs or kind == "prices" or "SI units" in answer) and page.heads > 1 and page.rows > 0
     # Labels name what is there, once.
     assert len(set(page.ids)) == len(page.ids) and set(page.labelled) <= set(page.ids)
     assert results[kind].name in text and "Written" in text
@@ -121,6 +144,75 @@ def test_several_results_have_a_section_each_and_contents(results, tmp_path):
     links = [reference for reference in page.references if reference.startswith("#s")]
     assert links == ["#s0", "#s1", "#s2"] and {"s0", "s1", "s2"} <= set(page.ids)
     assert "H200-SXM takes the largest load, 29 requests per second" in text.replace("\u00a0", " ")
+
+
+def test_a_tornado_has_the_largest_elasticities_with_their_signs(results, tmp_path):
+    for kind in ("sensitivity", "knobs"):
+        page, _ = made(tmp_path, results[kind])
+        record = json.loads(results["sensitivity"].read_text())
+        expected = {one["path"]: one["elasticities"]["tpot"] for one in record["knobs"] if one["elasticities"]["tpot"]}
+        spec = next(spec for spec in page.specs if "elasticity of TPOT" in spec["description"])
+        bars = spec["datasets"]["bars"]
+        ranked = sorted(expected.values(), key=lambda slope: -abs(slope))
+        assert [row["slope"] for row in bars] == pytest.approx(ranked[: len(bars)], rel=1e-3)
+        # More memory bandwidth shortens a decoded token.
+        (bandwidth,) = [row for row in bars if row["path"] == "hardware.memory.hbm.bandwidth"]
+        assert bandwidth["side"] == "less" and bandwidth["text"].startswith("-") and "%" in bandwidth["f0"]
+
+
+def test_predictions_stand_beside_measurements_and_errors_in_bands(tmp_path):
+    page, text = made(tmp_path, STEPS)
+    points, bands = page.specs
+    assert [(row["x"], row["y"]) for row in points["datasets"]["points"]] == [(20, 24), (50, 45)]
+    assert [row["t0"] for row in points["datasets"]["points"]] == [20, -10]
+    # Rows of one model are not told apart: bands are those of the record's groups.
+    assert [row["name"] for row in bands["datasets"]["bands"]] == ["model, Llama-2-70B", "batch, decoding"]
+    # The median of 20 % and 10 %.
+    assert "Median absolute error: step time 15\u00a0% of 2 rows." in text
+    assert "Rows that are not predicted" in text and "no such model" in text
+    page, text = made(tmp_path, {**STEPS, "rows": [dict(row, model=f"m{i}") for i, row in enumerate(STEPS["rows"])]})
+    shown = page.specs[1]["datasets"]["bands"]
+    assert [(row["name"], row["middle"]) for row in shown] == [("all", 5), ("m0", 20), ("m1", -10)]
+
+
+def test_errors_by_group_are_shown_where_rows_are_not(tmp_path):
+    page, text = made(tmp_path, KERNELS)
+    (spec,) = page.specs
+    ends = [(row["name"], row["low"], row["middle"], row["high"]) for row in spec["datasets"]["bands"]]
+    assert ends == [("GEMM", -7, -3, 7), ("experts", -20, 15, 20)]
+    assert "Median absolute error: 10\u00a0% of 30 rows." in text
+    # The device divides no group, and has no table of its own.
+    assert "Errors by family" in text and "Errors by family and" not in text
+
+
+def test_records_of_any_verb_are_taken_and_those_of_others_are_not(tmp_path, results):
+    plain = {"a": 1, "b": {"x": 1.5}, "c": [{"d": 2, "e": {"f": 3}}], "notes": ["one"]}
+    with pytest.raises(ValueError, match="record is no result of jaxroof"):
+        made(tmp_path, plain)
+    page, text = made(tmp_path, {**plain, "command": "jaxroof later --json"})
+    assert {"Facts", "B", "C"} <= set(page.texts["h3"]) and "e.f" in text and "Answer of jaxroof later" in text
+    with pytest.raises(ValueError, match="record is no result of jaxroof"):
+        made(tmp_path, {"rows": [{"a": 1}]})
+
+
+def test_a_dataset_of_ours_without_a_section_is_tables(tmp_path):
+    data = xr.Dataset({"y": (("a", "b"), np.ones((2, 3))), "z": 1.0}, {"a": [1, 2]}, {"title": "own"})
+    with pytest.raises(ValueError, match="own is no result of jaxroof"):
+        made(tmp_path, data)
+    page, _ = made(tmp_path, data.assign_attrs(jaxroof_version="0.1.0"))
+    assert {"Facts", "By a, b"} <= set(page.texts["h3"]) and page.rows == 7
+
+
+def test_a_file_of_measured_kernels_is_a_list_of_its_tables(tmp_path, capsys):
+    axes = {"bytes": np.array([1024.0, 4096.0])}
+    table = SurfaceTable("copy", "copy", "fp32", axes, np.array([1e-6, 3e-6]), {})
+    path = tmp_path / "own.nc"
+    write_surfaces(path, [table], {"device": "H100"})
+    page, text = made(tmp_path, path)
+    assert {"Provenance", "Tables"} <= set(page.texts["h3"]) and "axes.bytes.to" in text
+    assert main(["surface", "show", str(path), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["tables"]
+    assert (row["times"], row["shortest_s"], row["axes"]["bytes"]["to"]) == (2, 1e-6, 4096.0)
 
 
 def test_nothing_is_loaded_from_elsewhere(results, tmp_path):
@@ -196,7 +288,10 @@ def test_text_of_files_is_shown_and_not_obeyed(results, tmp_path):
     ("name", "content", "words"),
     [
         ("none.json", None, "none.json is not there"),
-        ("other.json", '{"a": 1}', "other.json is no result that a report shows"),
+        ("other.json", '{"a": 1}', "other.json is no result of jaxroof"),
+        ("rows.json", '{"rows": []}', "rows.json is no result of jaxroof"),
+        ("fleet.json", '{"goal": 1, "accelerators": [], "classes": []}', "is not a whole result of jaxroof"),
+        ("errors.json", '{"errors": {}, "rows": [1], "left_out": []}', "is not a whole result of jaxroof"),
         ("list.json", "[1, 2]", "holds a list, not the record of a result"),
         ("broken.json", "{", "broken.json"),
         ("text.txt", "x", "must be .json, .nc, .zarr or a folder of a sweep"),
