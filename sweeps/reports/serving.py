@@ -36,7 +36,12 @@ def served_section(record: Mapping[str, Any]) -> Section:
         metric_table(metrics),
     ]
     title = f"{record.get('model', 'model')} served on {record.get('hardware', 'a device')}"
-    return Section("served stream", title, _answer(metrics, record.get("slo")), facts, blocks, **beside(record))
+    answer = _answer(metrics, record.get("slo"))
+    # That of a whole service is at the largest load that it takes.
+    if record.get("capacity"):
+        most = said("capacity", record["capacity"])
+        answer = f"The largest load within {record.get('target')} is {most} requests per second. {answer}"
+    return Section("served stream", title, answer, facts, blocks, **beside(record))
 
 
 def _answer(metrics: Mapping[str, Any], slo: Any) -> str:
