@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from sweeps.answers.brief import Brief
 from sweeps.answers.tables import console, percent, print_lines, table
 from sweeps.data.labels import number
 from sweeps.studies.fleet.answer import YEAR, FleetPlan
@@ -19,13 +20,10 @@ MORE_TEXT = f"{100.0 * MORE:g} %"
 
 def printed(plan: FleetPlan, every_hour: bool) -> None:
     """Print the answer; with `every_hour` a table of the day too."""
-    out = console()
-    question, program = plan.question, plan.program
-    # Loads are requests/s by class and hour: their sum times 3600 s is a day's requests.
-    requests = program.load.sum() * 3600.0
-    models = len({one.model for one in question.classes})
-    out.print(f"{_count(models, 'model')}, {_count(len(question.classes), 'class', 'classes')}: ", end="")
-    out.print(f"{requests:,.0f} requests a day, {program.load.sum(axis=0).max():,.4g} per second at the peak")
+    out, question = console(), plan.question
+    if out.short(lambda: _brief(plan)):
+        return
+    out.print(_asked(plan))
     out.print(f"headroom {100.0 * question.headroom:g} %, loads of replicas by {plan.method}", end="\n\n")
     tables = [_devices(plan), _replicas(plan)]
     tables += [_hours(plan)] if every_hour else []
@@ -38,6 +36,32 @@ def printed(plan: FleetPlan, every_hour: bool) -> None:
         out.print(f"{name:8}{text}")
     print_lines(out, "left out", _left_out(plan))
     print_lines(out, "note", [note for supply in question.supplies for note in supply.notes])
+
+
+def _asked(plan: FleetPlan) -> str:
+    """The requests of a day in a line."""
+    question, program = plan.question, plan.program
+    # Loads are requests/s by class and hour: their sum times 3600 s is a day's requests.
+    requests, peak = program.load.sum() * 3600.0, program.load.sum(axis=0).max()
+    kinds = _count(len({one.model for one in question.classes}), "model")
+    kinds += f", {_count(len(question.classes), 'class', 'classes')}"
+    return f"{kinds}: {requests:,.0f} requests a day, {peak:,.4g} per second at the peak"
+
+
+def _brief(plan: FleetPlan) -> Brief:
+    """What is owned and rented, what that costs, and what one device more is worth."""
+    (_, cost), *lines = _lines(plan)
+    counts = [(supply.name, supply.owned, plan.rented[place]) for place, supply in enumerate(plan.question.supplies)]
+    owned = [f"{count:,} x {name} owned" for name, count, _ in counts if count]
+    rented = [f"{count:,.0f} x {name} rented" for name, _, count in counts if count]
+    return Brief(
+        asked=_asked(plan),
+        answer=f"{', '.join([*owned, *rented]) or 'no device'}: {cost}",
+        facts=tuple((name, text) for name, text in lines if name not in ("solved", "")),
+        table=_devices(plan),
+        notes=tuple(note for supply in plan.question.supplies for note in supply.notes),
+        next="hour by hour: -v --hours",
+    )
 
 
 def _devices(plan: FleetPlan) -> Any:

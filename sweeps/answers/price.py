@@ -8,6 +8,9 @@ from sweeps.studies.price.points import Priced
 LEAST_SLOPE = 5e-4
 """Elasticity that is printed at least."""
 
+SLOPES = 3
+"""Elasticities in a short answer, the largest ones."""
+
 
 def _sizes_text(sizes: dict[str, float]) -> str:
     return "".join(f", {name} = {value:g}" for name, value in sizes.items())
@@ -17,27 +20,19 @@ def print_answer(
     options: Any, asked: Any, device: Any, sizes: dict[str, float], answer: Any, slopes: dict[str, float]
 ) -> None:
     """Print the ops of one point, its totals and, where there are some, elasticities."""
-    from hwspaces import efficiency, formatted
+    from hwspaces import efficiency
     from sweeps.answers import tables
 
-    out, metrics = tables.console(), answer.metrics
+    out, notes = tables.console(), asked.notes(device, efficiency=options.efficiency)
     what = f"{asked.traced.name} on {device.name}{_sizes_text(sizes)}, efficiency {efficiency(options.efficiency).name}"
+    if out.short(lambda: _brief(what, device, answer, slopes, notes)):
+        return
     out.print(f"{what}\nfusion {asked.policy}", end="\n\n")
     out.print(tables.op_table(answer.ops))
     out.print()
-    # Slowdown at the limit of electrical power; one below 0.1 % is not worth a line.
-    slowed = metrics.get("slowdown", 1.0)
-    limit = f", {100 * (slowed - 1):.1f} % longer under the power limit" if slowed > 1.001 else ""
-    out.print(f"time    {formatted(metrics['time'], 's')}{limit}, {metrics['kernels']:,.0f} kernels")
-    out.print(f"use     MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}")
-    fits = "fits in" if metrics["fits_memory"] else "does not fit in"
-    capacity = formatted(device.hardware.memory.hbm.capacity, "B")
-    out.print(f"memory  {formatted(metrics['peak_bytes'], 'B')} at most, {fits} {capacity}")
-    if "energy" in metrics:
-        out.print(f"energy  {formatted(metrics['energy'], 'J')}, {metrics['power']:,.0f} W")
-    if answer.beyond.marked:
-        tables.print_lines(out, "beyond", [answer.beyond.text])
-    tables.print_lines(out, "note", asked.notes(device, efficiency=options.efficiency))
+    for label, text in _totals(device, answer).items():
+        out.print(f"{label:7} {text}")
+    tables.print_lines(out, "note", notes)
     if slopes:
         out.print()
         shown = tables.table("number", "elasticity of time", numbers=("elasticity of time",))
@@ -46,6 +41,50 @@ def print_answer(
             if abs(slope) >= LEAST_SLOPE:
                 shown.add_row(path, f"{slope:+.3f}")
         out.print(shown)
+
+
+def _brief(what: str, device: Any, answer: Any, slopes: dict[str, float], notes: tuple[str, ...]) -> Any:
+    """One point on a screen: its time, its longest kernels, what its time follows most."""
+    from sweeps.answers import tables
+    from sweeps.answers.brief import Brief
+
+    time, use, *facts = _totals(device, answer).items()
+    shares: dict[str, float] = {}
+    for op in answer.ops:
+        shares[op.bound] = shares.get(op.bound, 0.0) + op.time / sum(each.time for each in answer.ops)
+    bounds = sorted(shares.items(), key=lambda item: -item[1])
+    facts.insert(0, ("limited", ", ".join(f"{bound} {tables.percent(share)}" for bound, share in bounds)))
+    steepest = sorted(slopes.items(), key=lambda item: -abs(item[1]))[:SLOPES]
+    facts += [("slopes", ", ".join(f"{path} {slope:+.2f}" for path, slope in steepest))] if steepest else []
+    return Brief(
+        asked=what,
+        answer=f"{time[1]}; {use[1]}",
+        facts=tuple(facts),
+        table=tables.longest_ops(answer.ops),
+        notes=notes,
+        next="many sizes: --over NAME=LIST",
+    )
+
+
+def _totals(device: Any, answer: Any) -> dict[str, str]:
+    """What a point takes in all, by label."""
+    from hwspaces import formatted
+    from sweeps.answers import tables
+
+    metrics = answer.metrics
+    # Slowdown at the limit of electrical power; one below 0.1 % is not worth a line.
+    slowed = metrics.get("slowdown", 1.0)
+    limit = f", {100 * (slowed - 1):.1f} % longer under the power limit" if slowed > 1.001 else ""
+    fits = "fits in" if metrics["fits_memory"] else "does not fit in"
+    capacity = formatted(device.hardware.memory.hbm.capacity, "B")
+    found = {
+        "time": f"{formatted(metrics['time'], 's')}{limit}, {metrics['kernels']:,.0f} kernels",
+        "use": f"MFU {tables.percent(metrics['mfu'])}, MBU {tables.percent(metrics['mbu'])}",
+        "memory": f"{formatted(metrics['peak_bytes'], 'B')} at most, {fits} {capacity}",
+    }
+    if "energy" in metrics:
+        found["energy"] = f"{formatted(metrics['energy'], 'J')}, {metrics['power']:,.0f} W"
+    return found | ({"beyond": answer.beyond.text} if answer.beyond.marked else {})
 
 
 def print_points(options: Any, asked: Any, notes: tuple[str, ...], data: Any, beyond: dict[str, str]) -> None:

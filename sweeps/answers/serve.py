@@ -85,13 +85,13 @@ def show(simulation: Simulation) -> None:
     far = simulated_beyond(simulation)
     tables.print_lines(out, "beyond", [far.text] if far.marked else [])
     tables.print_lines(out, "surface", joined_lines(simulated_joined(simulation)))
-    tables.print_lines(out, "note", _notes(simulation))
+    tables.print_lines(out, "note", all_notes(simulation))
 
 
 def brief(simulation: Simulation) -> Brief:
     """The simulation on a screen: what keeps the limits, latencies, what stops a larger load."""
     case, metrics = simulation.case, simulation.metrics
-    notes, limited = _notes(simulation), limits(simulation.objective)
+    notes, limited = all_notes(simulation), limits(simulation.objective)
     rate = number(metrics["requests_per_second"])
     cost = metrics.get("usd_per_million_tokens")
     rates = [f"{number(metrics['tokens_per_second'])} tokens/s"] if "tokens_per_second" in metrics else []
@@ -110,20 +110,20 @@ def brief(simulation: Simulation) -> Brief:
         *question(case, simulation.load.text),
         answer=f"{rate} requests/s: {', '.join([*rates, *certain])}{kept}",
         facts=tuple(facts),
-        table=_short_latencies(simulation),
+        table=short_latencies(simulation),
         notes=notes,
         matter=mattering(case, metrics, notes),
         next="the largest load: jaxroof capacity --slo",
     )
 
 
-def _notes(simulation: Simulation) -> tuple[str, ...]:
-    # Notes of the case come first; those of the simulation repeat some of them.
+def all_notes(simulation: Simulation) -> tuple[str, ...]:
+    """Notes of the case, then those of the simulation, which repeat some of them."""
     case = simulation.case
     return (*tables.notes(case), *(note for note in simulation.notes if note not in case.notes))
 
 
-def _short_latencies(simulation: Simulation) -> Any:
+def short_latencies(simulation: Simulation) -> Any:
     """Mean and percentiles of the latencies that limits are of."""
     columns = ("mean", *(f"p{percent}" for percent in PERCENTILES))
     latencies = tables.short_table("latency", *columns, texts=("latency",))

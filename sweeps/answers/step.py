@@ -1,8 +1,6 @@
 """Text of `jaxroof step`: one engine step in a sentence and its longest ops, or op by op."""
 
-from hwspaces import formatted
 from sweeps.answers import shared, tables
-from sweeps.answers.answer import Table
 from sweeps.answers.assumptions import mattering
 from sweeps.answers.brief import Brief
 from sweeps.answers.request import fit_text, question, range_text
@@ -36,23 +34,11 @@ def brief(case: Case, result: Answer) -> Brief:
             ("memory", fit_text(case, metrics)),
             *(("beyond", line) for line in shared.beyond_lines(case, metrics)[:1]),
         ),
-        table=_longest(result),
+        table=tables.longest_ops(result.steps["step"]),
         notes=notes,
         matter=mattering(case, metrics, notes),
         next="of whole requests: jaxroof request",
     )
-
-
-def _longest(result: Answer) -> Table:
-    """Ops by time, the longest first."""
-    ops = result.steps["step"]
-    total = sum(op.time for op in ops)
-    columns = ("op", "runs", "time", "share", "bytes", "FLOP", "bound")
-    listing = tables.short_table(*columns, texts=("op", "bound"), last=("FLOP", "bytes", "runs"))
-    for op in sorted(ops, key=lambda op: -op.time):
-        cells = (number(op.count), formatted(op.time, "s"), tables.percent(op.time / total))
-        listing.add_row(op.name, *cells, tables.size(op.bytes), tables.flop(op.flops), op.bound)
-    return listing
 
 
 def bound_text(result: Answer) -> str:

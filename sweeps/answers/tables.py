@@ -88,6 +88,17 @@ def op_table(ops: "tuple[OpAnswer, ...]") -> Table:
     return listing
 
 
+def longest_ops(ops: "Sequence[OpAnswer]") -> Table:
+    """Ops of a step by time, the longest first, for a short answer."""
+    total = sum(op.time for op in ops)
+    columns = ("op", "runs", "time", "share", "bytes", "FLOP", "bound")
+    listing = short_table(*columns, texts=("op", "bound"), last=("FLOP", "bytes", "runs"))
+    for op in sorted(ops, key=lambda op: -op.time):
+        cells = (number(op.count), formatted(op.time, "s"), percent(op.time / total))
+        listing.add_row(op.name, *cells, size(op.bytes), flop(op.flops), op.bound)
+    return listing
+
+
 def op_summary(steps: "Mapping[str, tuple[OpAnswer, ...]]", rows: int = 5) -> Table:
     """The ops that take most of every step, side by side."""
     parts = (Column("share", number=True), Column("bound", whole=True))

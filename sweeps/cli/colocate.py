@@ -1,7 +1,6 @@
 """`jaxroof colocate`: two models on the same devices, in turns or side by side: latencies alone and together."""
 
 import argparse
-from typing import Any
 
 from sweeps.answers.to_json import print_json
 from sweeps.cli import common
@@ -33,22 +32,11 @@ def run(options: argparse.Namespace) -> None:
     workload = {name: getattr(options, name) for name in NUMBERS}
     neighbour = common.named_settings("--neighbour", options.neighbour, "model=Llama-2-13B")
     case = common.asked_case("colocated", options, workload, neighbour=neighbour)
-    from sweeps.answers import tables
+    from sweeps.answers.colocate import show
     from sweeps.answers.shared import record
     from sweeps.run.answer import answer
 
     result = answer(case)
     if options.json:
         return print_json(record(case, result))
-    out = tables.console()
-    # Both tenants are in the heading, since latencies of one depend on the other.
-    out.print(tables.heading(case, _words(case), common.overrides(options.set)), end="\n\n")
-    out.print(tables.metric_table(result.metrics))
-    tables.print_lines(out, "note", tables.notes(case))
-
-
-def _words(case: Any) -> str:
-    """Both tenants' requests in words."""
-    own, other = case.scenario.workload, case.scenario.neighbour.requests
-    texts = [f"{work.batch:,.0f} requests of {work.isl:,.0f} + {work.osl:,.0f} tokens" for work in (own, other)]
-    return f"{texts[0]}, beside {texts[1]} of the neighbour"
+    show(case, result, common.overrides(options.set))

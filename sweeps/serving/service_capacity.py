@@ -14,6 +14,7 @@ from sweeps.run.simulated.spec import ServeSpec, serve_spec
 from sweeps.serving.bracket import bracket, waited_of_pools
 from sweeps.serving.run import Setup, Simulation, at_rate, run, setup
 from sweeps.serving.target import free
+from workloads.streams.arrivals import MOST_RATE
 from workloads.streams.classes import classes_of
 from workloads.streams.streams import mean_rate
 
@@ -85,7 +86,7 @@ def service_capacity(
         return _metrics(runs[load], load)
 
     # The throughput with all requests there bounds what any rate can get.
-    most = own * AT_ONCE
+    most = min(own * AT_ONCE, MOST_RATE) if plain else own * AT_ONCE
     at(most)
     throughput = runs[most].metrics["requests_per_second"]
     found = bracket(at, BELOW * throughput, target, tolerance)

@@ -69,6 +69,8 @@ class Made:
             from sweeps.cli import main
 
             words, file = words_of(command)
+            if words[0] == "ui":
+                raise ValueError(f"{command} serves until Ctrl-C: its block must say `not run: ...`")
             with _captured() as (printed, errors), _as_users_have_it():
                 status = main(words)
             error = errors.getvalue().strip()

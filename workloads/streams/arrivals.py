@@ -10,7 +10,10 @@ import numpy as np
 from workloads.streams.kinds import Kind, Range, number, parsed, shown
 from workloads.streams.stream import MOST_REQUESTS
 
-_RATE = Range(1e-9, 1e6)
+MOST_RATE = 1e6
+"""Largest rate of a stream, in requests per second."""
+
+_RATE = Range(1e-9, MOST_RATE)
 _SECONDS = Range(0, 1e9, above=True)
 
 RANGES = {
