@@ -62,7 +62,7 @@ def _brief(what: str, device: Any, answer: Any, slopes: dict[str, float], notes:
         facts=tuple(facts),
         table=tables.longest_ops(answer.ops),
         notes=notes,
-        next="many sizes: --over NAME=LIST",
+        next="many sizes: --over b=1,8,64",
     )
 
 

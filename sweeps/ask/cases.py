@@ -189,10 +189,7 @@ def case_of(
         other = neighbour_entry(beside)
         # The neighbour's deployment is at the precisions of its own checkpoint, under the same engine.
         own = deployment_of(other, asked, served)
-        try:
-            requests = _workload("request", neighbour_requests(beside), other)
-        except ValueError as error:
-            raise ValueError(f"neighbour: {error}") from None
+        requests = _workload("request", neighbour_requests(beside), other)
         tenant = neighbour_tenant(beside, other, own, requests, scenario)
         require_precisions(device, other, tenant.deployment)
         scenario = dataclasses.replace(scenario, neighbour=tenant)

@@ -223,7 +223,13 @@ def neighbour_entry(settings: Mapping[str, Any]) -> workloads.ModelEntry:
 
 
 def neighbour_requests(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers of the neighbour's requests by name, as a user writes them."""
+    """Numbers of the neighbour's requests by name, as a user writes them.
+
+    Raises:
+      ValueError: one line, where their lengths are missing.
+    """
+    if missing := [name for name in ("isl", "osl") if name not in settings]:
+        raise ValueError(f"neighbour also needs {' and '.join(missing)}, tokens of its requests")
     return {name: settings[name] for name in REQUESTS if name in settings}
 
 

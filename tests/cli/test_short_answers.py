@@ -1,17 +1,26 @@
 """Short answers: at most 12 lines of 100 columns, what they say, and the ways to all of it."""
 
+import dataclasses
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sweeps
+from jaxroof.jobs import JOBS
+from jaxroof.jobs.step import StepWork
+from jaxroof.numerics.arrays import eager
 from sweeps.answers.answer import Answer, Column, Table, Text, instead
 from sweeps.answers.assumptions import mattering
 from sweeps.answers.brief import LINES, WIDTH, Brief, clipped, narrowed
 from sweeps.answers.html import fragment
+from sweeps.answers.serve import tpot_range
 from sweeps.answers.short import Short
 from sweeps.answers.tables import notes
 from sweeps.ask.cases import case
 from sweeps.run.answer import answer
+from sweeps.run.points import answers_at
 from tests.commands import printed, shown
 
 BATCH = "--hardware H100-SXM --model Llama-3.1-8B --isl 2048 --osl 256 --batch 8"
@@ -32,6 +41,13 @@ QUESTIONS = (
     "--prefill hardware=H100-SXM --prefill tp=4 --rate 2",
     "sensitivity --hardware H100-SXM --model Llama-3.1-8B --isl 256 --osl 16 --metric tpot",
     "trace --rate 6 --isl 1024 --osl 256 --requests 1000",
+    "colocate --hardware H100-SXM --model Llama-3.1-8B --isl 512 --osl 64 --batch 4 --neighbour model=Llama-2-7B "
+    "--neighbour isl=512 --neighbour osl=64",
+    "capacity --hardware H100-SXM --model Llama-3.1-8B --dp 2 --router least_requests --isl 128 --osl 16 --requests 60 "
+    "--slo ttft=500ms,tpot=22ms --tolerance 0.3",
+    "price --hardware H100-SXM docs.examples.functions.graph:forward "
+    "--args params=docs.examples.functions.graph:params "
+    "nodes=f32[n,12] edges=f32[e,8] senders=i32[e] receivers=i32[e] --over n=1000 --over e=6000",
     "map resnet50.conv2_3x3 --arch eyeriss_like",
     "hardware",
     "hardware H100-SXM",
@@ -49,6 +65,20 @@ def test_an_answer_fits_a_screen(capsys, question):
     assert max(map(len, lines)) <= WIDTH
     # The last line says how to get the rest.
     assert lines[-1].startswith("more ") and lines[-1].endswith("-v")
+
+
+def test_a_simulation_has_the_interval_of_a_step_of_its_mean_batch():
+    work = {"rate": 6, "isl": 256, "osl": 16, "requests": 60}
+    (run,) = sweeps.serve("H100-SXM", "Llama-3.1-8B", **work, efficiency="learned").simulations.values()
+    step = dataclasses.replace(run.case.scenario, workload=StepWork(decode=run.metrics["batch_mean"], context=264.0))
+    with eager():
+        spread = float(answers_at(JOBS["step"], step, ("step_time_spread",))["step_time_spread"])
+    low, high = tpot_range(run)
+    mean = run.metrics["tpot_mean"]
+    assert (high / mean, mean / low) == pytest.approx((math.exp(1.6449 * spread),) * 2, rel=1e-3)
+    # Constants that say nothing of their errors have no interval.
+    (other,) = sweeps.serve("H100-SXM", "Llama-3.1-8B", **work, efficiency="datasheet").simulations.values()
+    assert tpot_range(other) is None
 
 
 def test_the_sentence_has_intervals_and_what_limits(capsys):

@@ -79,7 +79,7 @@ def test_requests_that_are_refused(words, sentence, capsys):
         ("disaggregate", "--devices 4 -o splits.txt", "splits.txt must end in .nc, .png or .svg"),
         ("disaggregate", "--devices 4 --loads 2,1", "--loads = '2,1' must increase"),
         ("colocate", "", "neighbour.model is missing"),
-        ("colocate", "--neighbour model=Llama-2-13B", "a request job needs workload.isl and workload.osl"),
+        ("colocate", "--neighbour model=Llama-2-13B", "neighbour also needs isl and osl, tokens of its requests"),
         (
             "colocate",
             "--neighbour model=Llama-2-13B --neighbour isl=1 --neighbour osl=2 --neighbour tp=3",
