@@ -11,8 +11,8 @@ from tests.oracle.serving.random_services import case
 
 pytestmark = pytest.mark.xdist_group("drafts")
 
-ENGINE_CASES = 100
-CASES = 30
+ENGINE_CASES = 50
+CASES = 20
 
 
 @pytest.mark.parametrize("pools", [False, True])

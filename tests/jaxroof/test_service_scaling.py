@@ -21,7 +21,7 @@ from tests.oracle.serving.random_services import case
 
 pytestmark = pytest.mark.xdist_group("services")
 
-CASES = 60
+CASES = 30
 SHAPE = Shape(ENGINES, SLOTS, ITERATIONS, nodes=NODES, turns=TURNS)
 
 

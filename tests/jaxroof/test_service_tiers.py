@@ -23,7 +23,7 @@ from tests.oracle.serving.test_tiers import A_B_A, asked
 
 pytestmark = pytest.mark.xdist_group("services")
 
-CASES = 100
+CASES = 40
 
 
 @pytest.mark.parametrize(("pools", "tiers"), [(False, 3), (True, 2)])

@@ -80,7 +80,7 @@ def test_commands_are_run_but_for_those_that_say_why_not(tmp_path):
     page.write_text(
         "```sh\njaxroof models --template > own.toml\njaxroof models \\\n  own.toml\n```\n\n"
         "<!-- not run: it needs a cluster -->\n```python\nraise SystemError\n```\n\n"
-        "```python\nprint(len(open('own.toml').read()) > 100)\n```\n\n<!-- output slow -->\n```text\nTrue\n```\n",
+        "```python\nimport pathlib\nprint(len(pathlib.Path('own.toml').read_text()) > 100)\n```\n\n<!-- output slow -->\n```text\nTrue\n```\n",
         encoding="utf-8",
     )
     folder = tmp_path / "run"

@@ -260,7 +260,9 @@ def _explained(scenario: Scenario, point: Sensitivities, left: Keyed) -> dict[tu
         here = point.elasticities[name][point.knobs.index(knob)]
         # The mean of the elasticities at the beginning and at the end, the latter by a central difference.
         mean = 0.5 * (here + (up - down) / (2.0 * STEP))
-        result[name, knob] = (values[rows[knob]] / knob.value) ** mean - 1.0
+        # Where the metric jumps at an end, the mean is huge, and infinite a change that it predicts.
+        with np.errstate(over="ignore"):
+            result[name, knob] = (values[rows[knob]] / knob.value) ** mean - 1.0
     return result
 
 
