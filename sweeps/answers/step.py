@@ -16,7 +16,8 @@ def step_text(case: Case) -> str:
         past = f" after {work.past:,.0f} cached" if work.past else ""
         parts.append(f"prefill of {work.prefills:,.0f} x {work.prefill:,.0f} tokens{past}")
     if work.decode is not None:
-        parts.append(f"decode of {work.decode:,.0f} sequences at {work.context:,.0f} tokens")
+        sequences = f"{work.decode:,.0f} sequence{'s' * (work.decode > 1.0)}"
+        parts.append(f"decode of {sequences} at {work.context:,.0f} tokens")
     return " and ".join(parts)
 
 
