@@ -2,10 +2,12 @@
 
 import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 import tarfile
 import tomllib
+import types
 import zipfile
 from pathlib import Path
 
@@ -143,3 +145,13 @@ def test_distributions_are_whole(tmp_path):
         subprocess.run(
             [sys.executable, "-m", "twine", "check", "--strict", source, wheel], check=True, capture_output=True
         )
+
+
+def test_a_checkout_is_installed_where_there_is_no_git(monkeypatch):
+    interface = "hatchling.builders.hooks.plugin.interface"
+    for name in ("hatchling", "hatchling.builders", "hatchling.builders.hooks", "hatchling.builders.hooks.plugin"):
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+    monkeypatch.setitem(sys.modules, interface, types.SimpleNamespace(BuildHookInterface=object))
+    hook = runpy.run_path(str(ROOT / "hatch_build.py"))
+    monkeypatch.setenv("PATH", "")
+    assert hook["_commit"](ROOT) is None
