@@ -71,11 +71,13 @@ class Made:
             words, file = words_of(command)
             if words[0] == "ui":
                 raise ValueError(f"{command} serves until Ctrl-C: its block must say `not run: ...`")
-            with _captured() as (printed, errors), _as_users_have_it():
+            with _captured() as (printed, errors), _as_users_have_it() as warned:
                 status = main(words)
             error = errors.getvalue().strip()
             if status != (2 if block.refused else 0):
                 raise ValueError(f"status {status} of {command}: {(error.splitlines() or [''])[-1]}")
+            if warned:
+                raise ValueError(f"{command} warns: {warned[0].message}")
             self._printed[command, block.refused] = f"{error}\n" if block.refused else printed.getvalue()
             if file is not None:
                 pathlib.Path(file).write_text(printed.getvalue(), encoding="utf-8")
@@ -97,12 +99,13 @@ def _captured() -> Iterator[tuple[io.StringIO, io.StringIO]]:
 
 
 @contextlib.contextmanager
-def _as_users_have_it() -> Iterator[None]:
-    """JAX's own promotion and warnings, which tests make strict."""
+def _as_users_have_it() -> Iterator[list[warnings.WarningMessage]]:
+    """JAX's own promotion, which tests make strict; the warnings that a user would see."""
     import jax
 
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
-        yield
+    promotion = jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow")
+    with promotion[0], promotion[1], warnings.catch_warnings(record=True) as warned:
+        yield warned
 
 
 @contextlib.contextmanager
