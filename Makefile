@@ -52,10 +52,10 @@ $(VENV)/documented: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	touch $@
 
-docs-figures: $(VENV)/installed  ## output blocks and pictures of README.md, docs/guide and docs/learn, as today's commands make them
+docs-figures: $(VENV)/installed  ## output blocks and pictures of the pages, as today's commands make them
 	$(BIN)/python -m tests.pages
 
-docs-check: $(VENV)/installed  ## whether these blocks are what the commands print today, slow ones too
+docs-check: $(VENV)/installed  ## whether all commands of the pages end well, and print what these blocks show
 	$(BIN)/python -m tests.pages --check
 
 evidence: $(VENV)/installed  ## score all measured data of the folder DATA, fail where it is worse; WRITE=--write keeps it
