@@ -85,8 +85,10 @@ class Made:
 
     def _run(self, code: str) -> str:
         if (code, False) not in self._printed:
-            with _captured() as (printed, _), _as_users_have_it():
+            with _captured() as (printed, _), _as_users_have_it() as warned:
                 exec(compile(code, "example", "exec"), self._names)
+            if warned:
+                raise ValueError(f"the Python above warns: {warned[0].message}")
             self._printed[code, False] = printed.getvalue()
         return self._printed[code, False]
 
