@@ -49,7 +49,7 @@ def _asked(plan: FleetPlan) -> str:
 
 
 def _brief(plan: FleetPlan) -> Brief:
-    """What is owned and rented, what that costs, and what one device more is worth."""
+    """What is owned and rented, and what that costs."""
     (_, cost), *lines = _lines(plan)
     counts = [(supply.name, supply.owned, plan.rented[place]) for place, supply in enumerate(plan.question.supplies)]
     owned = [f"{count:,} x {name} owned" for name, count, _ in counts if count]

@@ -101,7 +101,7 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     """Print the mapping, accesses by memory and tensor, and time and energy."""
     from hwspaces import formatted
     from sweeps.answers.tables import console, percent, table
-    from sweeps.data.labels import number
+    from sweeps.studies.map.search import tried_text
     from workloads.nests.checks import broken_limits
 
     out = console()
@@ -136,9 +136,8 @@ def show(options: argparse.Namespace, problem: Any, machine: Any, mapping: Any, 
     if not cost.fits:
         out.print("note    the mapping does not fit: a memory or a fan-out is too small")
     if found is not None:
-        all_of = f"of {number(found.space, 3)} for each choice of what memories keep"
-        which = "all there are" if found.complete else all_of
-        out.print(f"search  {found.evaluated:,} mappings evaluated, {which}, in {found.seconds:.2f} s")
+        tried = tried_text(found.evaluated, found.complete, found.space)
+        out.print(f"search  {tried}, in {found.seconds:.2f} s")
 
 
 def show_network(answer: dict[str, Any], machine: NestMachine) -> None:

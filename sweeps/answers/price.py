@@ -47,13 +47,10 @@ def _brief(what: str, device: Any, answer: Any, slopes: dict[str, float], notes:
     """One point on a screen: its time, its longest kernels, what its time follows most."""
     from sweeps.answers import tables
     from sweeps.answers.brief import Brief
+    from sweeps.run.answer import bound_shares
 
     time, use, *facts = _totals(device, answer).items()
-    shares: dict[str, float] = {}
-    for op in answer.ops:
-        shares[op.bound] = shares.get(op.bound, 0.0) + op.time / sum(each.time for each in answer.ops)
-    bounds = sorted(shares.items(), key=lambda item: -item[1])
-    facts.insert(0, ("limited", ", ".join(f"{bound} {tables.percent(share)}" for bound, share in bounds)))
+    facts.insert(0, ("limited", tables.shares_text(bound_shares(answer.ops))))
     steepest = sorted(slopes.items(), key=lambda item: -abs(item[1]))[:SLOPES]
     facts += [("slopes", ", ".join(f"{path} {slope:+.2f}" for path, slope in steepest))] if steepest else []
     return Brief(

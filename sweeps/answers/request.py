@@ -105,6 +105,6 @@ def show(case: Case, result: Answer, settings: dict[str, str]) -> None:
     out.print(tables.op_summary(result.steps))
     out.print()
     for step in result.steps:
-        shares = ", ".join(f"{bound} {tables.percent(share)}" for bound, share in result.bound_shares(step).items())
+        shares = tables.shares_text(result.bound_shares(step))
         out.print(f"{step:8}bound by {shares} of its time")
     shared.show(case, result)

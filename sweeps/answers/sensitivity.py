@@ -8,7 +8,7 @@ import numpy as np
 
 from hwspaces import formatted
 from sweeps.answers.brief import Brief
-from sweeps.answers.tables import console, metric_text, percent, print_lines, short_table, table
+from sweeps.answers.tables import console, metric_text, print_lines, shares_text, short_table, table
 from sweeps.ask.names import units
 from sweeps.data.labels import number
 from sweeps.studies.sensitivity.knobs import Knob, pairs
@@ -121,7 +121,7 @@ NAMES = {
 
 def _shares(shares: Mapping[str, float]) -> str:
     """Shares of a step's time; one below FLAT counts as none."""
-    return ", ".join(f"{bound} {percent(share)}" for bound, share in shares.items() if share >= FLAT)
+    return shares_text({bound: share for bound, share in shares.items() if share >= FLAT})
 
 
 def _listed(marked: Sequence[Turn]) -> str:

@@ -255,27 +255,31 @@ def spread_text(deployment: Deployment) -> str:
     return " ".join(f"{name}{value:g}" for name, value in degrees if value != 1.0) or "tp1"
 
 
+def _mean_step(simulation: Simulation) -> tuple[float, float, float]:
+    """Mean batch, one at least, and mean prompt and output tokens: a step of these stands for the run."""
+    stream = simulation.load.stream
+    return max(simulation.metrics["batch_mean"], 1.0), float(np.mean(stream.isl)), float(np.mean(stream.osl))
+
+
 def simulated_beyond(simulation: Simulation) -> Beyond:
     """How far a step under the simulated load is beyond the evidence."""
-    # A step of the mean batch at mean lengths stands for the run; the batch is one at least.
-    stream, batch = simulation.load.stream, max(simulation.metrics["batch_mean"], 1.0)
-    return serving_beyond(simulation.case.scenario, batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
+    return serving_beyond(simulation.case.scenario, *_mean_step(simulation))
 
 
 def tpot_range(simulation: Simulation) -> tuple[float, float] | None:
     """90 % interval of the mean TPOT in s, by the errors of a step of the mean batch; None where they are not known."""
-    metrics, stream = simulation.metrics, simulation.load.stream
-    if "tpot_mean" not in metrics:
+    if "tpot_mean" not in simulation.metrics:
         return None
-    context = float(np.mean(stream.isl)) + 0.5 * float(np.mean(stream.osl))
-    step = StepWork(decode=max(metrics["batch_mean"], 1.0), context=context)
+    batch, isl, osl = _mean_step(simulation)
+    # Sequences that decode are at the middle of their outputs on average.
+    step = StepWork(decode=batch, context=isl + 0.5 * osl)
     names = ("step_time", "step_time_spread", "step_time_least")
     with eager():
         found = answers_at(JOBS["step"], dataclasses.replace(simulation.case.scenario, workload=step), names)
     if "step_time_spread" not in found:
         return None
     low, high = time_range("step_time", {name: float(value) for name, value in found.items()})
-    scale = metrics["tpot_mean"] / float(found["step_time"])
+    scale = simulation.metrics["tpot_mean"] / float(found["step_time"])
     return scale * low, scale * high
 
 
@@ -289,9 +293,7 @@ def tpot_range_texts(simulation: Simulation) -> list[str]:
 
 def simulated_joined(simulation: Simulation) -> list[Joined]:
     """How a step under the simulated load is priced by a user's measured tables; none where there are none."""
-    stream, batch = simulation.load.stream, max(simulation.metrics["batch_mean"], 1.0)
-    step = serving_step(batch, float(np.mean(stream.isl)), float(np.mean(stream.osl)))
-    return step_joined(simulation.case.scenario, step)
+    return step_joined(simulation.case.scenario, serving_step(*_mean_step(simulation)))
 
 
 def _print_classes(out: Any, simulation: Simulation) -> None:

@@ -40,7 +40,7 @@ def show(found: ServiceCapacity) -> None:
 
 def _brief(found: ServiceCapacity) -> Brief:
     """The rate on a screen, latencies at it, and what stops a larger one."""
-    simulation, bound = found.simulation, binding(found.simulation)
+    simulation, bound, capacity = found.simulation, binding(found.simulation), _capacity_text(found)
     metrics, notes = simulation.metrics, serve.all_notes(simulation)
     facts = [("limited", found.missed)] if found.missed else []
     facts += [("engine", bound.text)] if bound is not None else []
@@ -49,7 +49,7 @@ def _brief(found: ServiceCapacity) -> Brief:
         facts.append(("cost", f"{number(metrics['usd_per_million_tokens'])} USD per million output tokens"))
     return Brief(
         *question(simulation.case, f"requests of {simulation.load.text.partition(' of ')[2]}"),
-        answer=f"{_capacity_text(found)[0].upper()}{_capacity_text(found)[1:]}",
+        answer=f"{capacity[0].upper()}{capacity[1:]}",
         facts=tuple(facts),
         table=serve.short_latencies(simulation),
         notes=notes,

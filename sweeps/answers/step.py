@@ -44,7 +44,7 @@ def brief(case: Case, result: Answer) -> Brief:
 
 def bound_text(result: Answer) -> str:
     """Shares of the step's time by the resource that limits its ops."""
-    return ", ".join(f"{bound} {tables.percent(share)}" for bound, share in result.bound_shares("step").items())
+    return tables.shares_text(result.bound_shares("step"))
 
 
 def rates_text(case: Case, result: Answer) -> str:

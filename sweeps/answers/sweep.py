@@ -1,5 +1,6 @@
 """Text of a sweep: the question, the files written, and the best feasible point by every key metric."""
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -74,33 +75,39 @@ def print_found(output: str, written: str) -> None:
             (values, part, [point for metric in metrics if (point := best.best(part, metric)) is not None])
             for values, part in parts(dataset, names)
         ]
-        shown = _tables(dataset, metrics, optima)
-        facts = _facts(dataset, optima) if len(optima) <= MOST_TABLES else []
         pruned = pruned_text(stored.attrs)
-    brief = Brief(
-        asked=dataset.attrs.get("title", output),
-        answer=f"{written}{pruned or f'; {feasible:,} ({100 * feasible / points:.0f} %) are feasible'}",
-        facts=(("file", output), *((("best of", said(names)),) if names or usual else ()), *facts),
-        table=shown[0] if len(optima) > MOST_TABLES else None,
-        next=f"jaxroof plot {output}",
-    )
-    if out.short(lambda: brief):
-        return
+        # Also where somebody has said that what is usually a condition is a freedom.
+        per = [said(names)] if names or usual else []
+        brief = Brief(
+            asked=dataset.attrs.get("title", output),
+            answer=f"{written}{pruned or f'; {feasible:,} ({100 * feasible / points:.0f} %) are feasible'}",
+            facts=(("file", output), *(("best of", text) for text in per)),
+            next=f"jaxroof plot {output}",
+        )
+        if out.short(lambda: _with_best(brief, dataset, metrics, optima)):
+            return
+        shown = _tables(dataset, metrics, optima)
     out.print(f"{output}: {written}")
     # A sample of the points does not tell which share of all is feasible.
     if dataset is stored:
         out.print(f"{feasible:,} points ({100 * feasible / points:.0f} %) are feasible")
     else:
         out.print(f"{points:,} points are kept{pruned}")
-    # Also where somebody has said that what is usually a condition is a freedom.
-    if names or usual:
-        out.print(said(names))
+    for text in per:
+        out.print(text)
     for points_table in shown:
         out.print()
         out.print(points_table)
     if len(shown) == 1 and len(optima) > MOST_ROWS:
         out.print(f"and {len(optima) - MOST_ROWS:,} more: `jaxroof query {output} --sort METRIC --where CONDITION`")
     out.print(f"\n`jaxroof plot {output}` draws it.")
+
+
+def _with_best(brief: Any, dataset: Any, metrics: tuple[str, ...], optima: list[Any]) -> Any:
+    """A short answer with the best points: a table where there are many conditions, else in words."""
+    if len(optima) > MOST_TABLES:
+        return dataclasses.replace(brief, table=_tables(dataset, metrics, optima)[0])
+    return dataclasses.replace(brief, facts=(*brief.facts, *_facts(dataset, optima)))
 
 
 def _facts(dataset: Any, optima: list[Any]) -> list[tuple[str, str]]:

@@ -224,6 +224,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def shares_text(shares: Mapping[str, float]) -> str:
+    """Shares by name: "hbm 66.5 %, link 21.8 %"."""
+    return ", ".join(f"{name} {percent(share)}" for name, share in shares.items())
+
+
 def flop(count: float) -> str:
     """A count of operations as "34.4 TFLOP"."""
     # The formatter knows FLOP/s, whose prefixes are those of a count.

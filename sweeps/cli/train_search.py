@@ -11,8 +11,6 @@ from sweeps.cli.leaf_flags import flag
 CHOSEN = ("tp", "pp", "cp", "ep", "dp", "micro_batch", "zero", "recompute", "schedule")
 """Flags that a search sets by itself."""
 
-MOST_DEVICES = 1 << 20
-
 TOP = 20
 """Layouts that are shown unless told otherwise."""
 
@@ -25,14 +23,14 @@ def run_search(options: argparse.Namespace, training_case: Callable[[argparse.Na
     if chosen := given_values(options, CHOSEN):
         name, value = next(iter(chosen.items()))
         raise ValueError(f"{flag(name)} {value}: --search tries every one; leave it out")
+    from sweeps.answers.train_search import record, show
+    from sweeps.studies.train import MOST_DEVICES, search
+
     devices = int(whole_number("--devices", options.devices))
     if devices > MOST_DEVICES:
         raise ValueError(f"--devices {devices} must be at most {MOST_DEVICES:,}")
     top = whole_setting(options, "top", TOP)
     case = training_case(options)
-    from sweeps.answers.train_search import record, show
-    from sweeps.studies.train import search
-
     result = search(case, devices)
     if options.json:
         return print_json(record(case, result, devices, top))

@@ -10,7 +10,7 @@ from sweeps.ask.names import variable_attributes
 from sweeps.ask.training_case import training_case
 from sweeps.entries.result import Result
 from sweeps.entries.words import EntryWords, fields
-from sweeps.studies.train import RankedLayouts, search
+from sweeps.studies.train import MOST_DEVICES, RankedLayouts, search
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 TOP = 20
 """Layouts of a record, as many as the command prints."""
-
-MOST_DEVICES = 1 << 20
-"""Devices whose layouts are tried."""
 
 
 class TrainSearchResult(Result, RankedLayouts):

@@ -127,6 +127,11 @@ def column(name: str, values: Sequence[Any], extra: bool = False, title: str = "
     return quantity(name, words, values, known.unit if numbers else "", known.long_name, extra)
 
 
+def heading(name: str) -> str:
+    """Head of a metric's column, without its unit."""
+    return column(name, [0.0]).title.partition(" (")[0]
+
+
 def quantity(name: str, words: str, values: Sequence[Any], unit: str, meaning: str = "", extra: bool = False) -> Column:
     """A column of numbers in an SI unit, in the prefix that suits them."""
     numbers = np.array([float(value) for value in values if is_number(value)])

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from sweeps.reports import charts
-from sweeps.reports.blocks import Chart, Column, Section, Table, column, is_number, said, words
+from sweeps.reports.blocks import Chart, Column, Section, Table, heading, is_number, said, words
 from sweeps.reports.facts import beside, listed, of_attributes
 
 MOST_BARS = 15
@@ -61,7 +61,7 @@ def sensitivity_file_section(data: xr.Dataset) -> Section:
 def _section(record: Mapping[str, Any], about_file: dict[str, Any]) -> Section:
     metrics, knobs = record["metrics"], record["knobs"]
     case, _, setting = str(record["case"]).partition("\n")
-    facts = [(column(name, [value]).title.partition(" (")[0], said(name, value)) for name, value in metrics.items()]
+    facts = [(heading(name), said(name, value)) for name, value in metrics.items()]
     facts += [("Setting", " ".join(setting.split()))] if setting.strip() else []
     for step, shares in (record.get("bounds") or {}).items():
         parts = [f"{bound} {said('mfu', share)}" for bound, share in shares.items() if share >= FLAT]
@@ -79,7 +79,7 @@ def _answer(metrics: Mapping[str, Any], knobs: Sequence[Mapping[str, Any]]) -> s
         ranked = _ranked(name, knobs)
         if ranked:
             slope = ranked[0]["elasticities"][name]
-            parts.append(f"{column(name, [0.0]).title.partition(' (')[0]} by {slope:+.3g} % ({ranked[0]['path']})")
+            parts.append(f"{heading(name)} by {slope:+.3g} % ({ranked[0]['path']})")
     if not parts:
         return "No number has an effect."
     return f"1 % more of the number that matters most changes {listed(parts)}."
@@ -120,7 +120,7 @@ def _tornado(name: str, knobs: Sequence[Mapping[str, Any]], record: Mapping[str,
             change = changes.get(str(one["path"]), {}).get(factor)
             row[f"f{i}"] = f"{100.0 * change:+.3g} %" if is_number(change) else "-"
         data.append(row)
-    title = column(name, [0.0]).title.partition(" (")[0]
+    title = heading(name)
     most = ", ".join(f"{row['path']} {row['text']}" for row in data[:3])
     description = (
         f"Bars of the elasticity of {title} with respect to {len(data)} of {len(ranked)} numbers that have an effect, "
@@ -176,11 +176,11 @@ def _table(metrics: Mapping[str, Any], knobs: Sequence[Mapping[str, Any]], recor
         words("unit", "SI unit", [one.get("unit") for one in knobs], extra=True),
     ]
     for name in metrics:
-        title = column(name, [0.0]).title.partition(" (")[0]
+        title = heading(name)
         slopes = [one["elasticities"].get(name) for one in knobs]
         columns.append(Column(f"elasticity_of_{name}", title, slopes, unit="1", meaning=f"elasticity of {title}"))
     for name in metrics:
-        title, changes = column(name, [0.0]).title.partition(" (")[0], _changes(record, name)
+        title, changes = heading(name), _changes(record, name)
         for factor in _factors(record):
             values = [changes.get(str(one["path"]), {}).get(factor) for one in knobs]
             sign = f"{factor - 1.0:+.0%}"

@@ -6,6 +6,7 @@ from typing import Any
 from sweeps.reports import charts
 from sweeps.reports.blocks import Chart, Column, Section, Table, quantity, said, words
 from sweeps.reports.facts import beside
+from sweeps.studies.map.search import tried_text
 
 COUNTS = ("reads", "fills", "updates")
 
@@ -28,8 +29,7 @@ def layer_section(record: Mapping[str, Any]) -> Section:
 def _search(search: Any) -> list[tuple[str, str]]:
     if not isinstance(search, Mapping):
         return []
-    which = "all there are" if search["complete"] else f"of {search['space']:.3g}"
-    return [("Search", f"{search['evaluated']:,} mappings evaluated, {which}")]
+    return [("Search", tried_text(search["evaluated"], search["complete"], search["space"]))]
 
 
 def _energy(energies: Mapping[str, float]) -> list[Chart]:

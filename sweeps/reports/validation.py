@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sweeps.reports.blocks import Chart, Column, Section, Table, column, is_number, quantity, row_columns, said, words
+from sweeps.reports.blocks import Chart, Column, Section, Table, heading, is_number, quantity, row_columns, said, words
 from sweeps.reports.error_groups import (
     ABSOLUTE,
     FIRST_ROWS,
@@ -188,7 +188,7 @@ def _quantity(pair: Pair, values: Sequence[float]) -> Column:
 
 
 def _words(pair: Pair) -> str:
-    return column(pair.name, [0.0]).title.partition(" (")[0] if pair.unit != "m2" else "area"
+    return heading(pair.name) if pair.unit != "m2" else "area"
 
 
 def _row_table(rows: Sequence[Mapping[str, Any]], pairs: Sequence[Pair], count: int) -> Table | None:

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxroof.collectives import ALGORITHMS
@@ -60,12 +60,17 @@ class Answer:
     steps: dict[str, tuple[OpAnswer, ...]]
 
     def bound_shares(self, step: str) -> dict[str, float]:
-        """Share of the ops' time that every resource binds, largest first; resources that bind nothing are left out."""
-        # The time that overlap saves is a negative entry among the ops: nothing binds it.
-        ops = [op for op in self.steps[step] if op.name != HIDDEN]
-        total = sum(op.time for op in ops)
-        shares = {bound: sum(op.time for op in ops if op.bound == bound) / total for bound in BOUNDS}
-        return {bound: share for bound, share in sorted(shares.items(), key=lambda item: -item[1]) if share > 0}
+        """`bound_shares` of a step's ops."""
+        return bound_shares(self.steps[step])
+
+
+def bound_shares(ops: Iterable[OpAnswer]) -> dict[str, float]:
+    """Share of the ops' time that every resource binds, largest first; resources that bind nothing are left out."""
+    # The time that overlap saves is a negative entry among the ops: nothing binds it.
+    ops = [op for op in ops if op.name != HIDDEN]
+    total = sum(op.time for op in ops)
+    shares = {bound: sum(op.time for op in ops if op.bound == bound) / total for bound in BOUNDS}
+    return {bound: share for bound, share in sorted(shares.items(), key=lambda item: -item[1]) if share > 0}
 
 
 def answer(case: Case) -> Answer:

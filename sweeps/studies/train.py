@@ -24,6 +24,9 @@ METRICS = (
 """What is known of every layout."""
 
 
+MOST_DEVICES = 1 << 20
+"""Devices at most whose layouts are searched."""
+
 MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers")
 """What a device's memory holds, each a metric that ends in _memory."""
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from jaxroof.nests import Mapping, NestCost, NestMachine, NestProblem, nest_cost
+from sweeps.data.labels import number
 from sweeps.studies.map.pool import CHUNK, MOST_CHANGED, NestPool, Report
 from sweeps.studies.map.space import NestRows, NestSpace, Orders, mapping_space
 
@@ -36,6 +37,12 @@ class FoundMapping:
     seconds: float  # of drawing and evaluating them
     complete: bool  # whether all mappings of the space were evaluated
     space: float  # mappings of the space, among them those that do not fit
+
+
+def tried_text(evaluated: int, complete: bool, space: float) -> str:
+    """How many mappings a search has evaluated, and of how many."""
+    of = "all there are" if complete else f"of {number(space, 3)} for each choice of what memories keep"
+    return f"{evaluated:,} mappings evaluated, {of}"
 
 
 def found_mapping(
@@ -153,9 +160,9 @@ def _draws(
         rows = NestRows(np.concatenate([space.drawn(CHUNK, random) for _ in range(chunk // CHUNK)]))
         attempted += chunk * many
         # Different loop orders for the same rows; none where no draw fits.
-        for number in random.choice(len(orders), size=many if len(rows) else 0, replace=False):
+        for place in random.choice(len(orders), size=many if len(rows) else 0, replace=False):
             drawn += len(rows)
-            yield rows, orders[number]
+            yield rows, orders[place]
 
 
 def _without_one(pool: NestPool, allowed: tuple[tuple[str, ...], ...]) -> NestPool | None:
