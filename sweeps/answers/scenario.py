@@ -28,7 +28,7 @@ def show_list(as_json: bool) -> None:
 def show_rows(rows: list[Any]) -> None:
     """Print scenarios beside their expected values."""
     from sweeps.answers.tables import console, table
-    from sweeps.studies.scenarios import outside_by_default
+    from sweeps.studies.scenarios import expected_text, outside_by_default, value_text
 
     out = console()
     if out.short(lambda: _brief(rows)):
@@ -37,10 +37,15 @@ def show_rows(rows: list[Any]) -> None:
     comparison = table("id", "what", *numbers[:3], "agrees", *numbers[3:], "agrees by default", numbers=numbers)
     for row in rows:
         # An expected value is a single number, or a range up to `most`.
-        expected = _text(row.expected, row.unit) + ("" if _same(row) else f" to {_text(row.most, row.unit)}")
-        figures = [expected, _text(row.found, row.unit), _share(row.deviation), AGREEMENTS.get(row.status, row.status)]
+        expected = expected_text(row.expected, row.most, row.unit)
+        figures = [
+            expected,
+            value_text(row.found, row.unit),
+            _share(row.deviation),
+            AGREEMENTS.get(row.status, row.status),
+        ]
         predicted = [
-            _text(row.predicted, row.unit),
+            value_text(row.predicted, row.unit),
             _share(row.predicted_deviation),
             AGREEMENTS.get(row.by_default, ""),
         ]
@@ -67,13 +72,19 @@ def show_rows(rows: list[Any]) -> None:
 def _brief(rows: list[Any]) -> Brief:
     """How many values agree, and those that do not before the others."""
     from sweeps.answers.tables import short_table
+    from sweeps.studies.scenarios import expected_text, value_text
 
     agree, judged = sum(row.status == "agrees" for row in rows), [row for row in rows if row.by_default]
     default = sum(row.by_default == "agrees" for row in judged)
     listing = short_table("id", "what", "expected", "found", "deviation", "agrees", texts=("id", "what", "agrees"))
     for row in sorted(rows, key=lambda row: row.status == "agrees"):
-        expected = _text(row.expected, row.unit) + ("" if _same(row) else f" to {_text(row.most, row.unit)}")
-        cells = (expected, _text(row.found, row.unit), _share(row.deviation), AGREEMENTS.get(row.status, row.status))
+        expected = expected_text(row.expected, row.most, row.unit)
+        cells = (
+            expected,
+            value_text(row.found, row.unit),
+            _share(row.deviation),
+            AGREEMENTS.get(row.status, row.status),
+        )
         listing.add_row(row.id, row.what, *cells)
     return Brief(
         asked=f"{agree} of {len(rows)} values agree, with the assumptions of their derivations",
@@ -97,21 +108,6 @@ def show_reasons(title: str, rows: list[Any], status: str, out: Any) -> None:
         out.print(f"\n{title}")
     for why, ids in reasons.items():
         out.print(f"  {', '.join(dict.fromkeys(ids))}: {why}")
-
-
-def _same(row: Any) -> bool:
-    # Not a number: there is no second end of a range.
-    return row.most == row.expected or math.isnan(row.most)
-
-
-def _text(value: float, unit: str) -> str:
-    if math.isnan(value):
-        return ""
-    if unit in ("s", "B"):
-        from hwspaces.quantities.units import formatted
-
-        return formatted(value, unit, 4) if value else f"0 {unit}"
-    return f"{value:,.4g}"
 
 
 AGREEMENTS = {"agrees": "yes", "differs": "no"}

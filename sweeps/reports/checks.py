@@ -1,5 +1,6 @@
 """Section of scenarios: expected and found values, and whether they agree."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import xarray as xr
 from sweeps.reports.blocks import Chart, Column, Section, Table, is_number, words
 from sweeps.reports.errors_chart import MOST, Band, bands
 from sweeps.reports.facts import beside, of_attributes
+from sweeps.studies.scenarios import expected_text, value_text
 
 VERDICTS = ("agrees", "differs")
 """Verdicts that are judged; of any other status a value is only shown."""
@@ -65,14 +67,13 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
     def values(name: str) -> list[Any]:
         return [row.get(name) for row in rows]
 
-    # An expected value is a single number, or a range.
-    ends = ["" if _same(row) else f" to {_text(row['most'], row)}" for row in rows]
-    expected = [f"{_text(row['expected'], row)}{end}" for row, end in zip(rows, ends, strict=True)]
+    unit = [str(one or "") for one in values("unit")]
+    expected, most, found = (list(map(_or_nan, values(name))) for name in ("expected", "most", "found"))
     columns = [
         words("id", "scenario", values("id")),
         words("what", "value", values("what")),
-        words("expected_text", "expected", expected),
-        words("found_text", "found", [_text(row["found"], row) for row in rows]),
+        words("expected_text", "expected", [text or None for text in map(expected_text, expected, most, unit)]),
+        words("found_text", "found", [text or None for text in map(value_text, found, unit)]),
         Column("deviation", "deviation (%)", [_number(one) for one in values("deviation")], 0.01, "1"),
         Column("tolerance", "tolerance (%)", values("tolerance"), 0.01, "1"),
         words("status", "verdict", values("status")),
@@ -92,18 +93,9 @@ SI = ("expected", "most", "found", "predicted")
 """Numbers of a row in the SI unit of its metric."""
 
 
-def _same(row: Mapping[str, Any]) -> bool:
-    # Without a number there is no second end of a range.
-    return _number(row.get("most")) in (None, row["expected"])
-
-
-def _text(value: Any, row: Mapping[str, Any]) -> str | None:
-    from hwspaces import formatted
-
-    if (number := _number(value)) is None:
-        return None
-    return formatted(number, row["unit"], 4) if row.get("unit") in ("s", "B") and number else f"{number:,.4g}"
-
-
 def _number(value: Any) -> float | None:
     return float(value) if is_number(value) and value == value else None
+
+
+def _or_nan(value: Any) -> float:
+    return math.nan if (number := _number(value)) is None else number

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from hwspaces import formatted
 from hwspaces.quantities.expression import Expression
 from hwspaces.quantities.units import nearest
 from jaxroof.jobs import JOBS
@@ -218,6 +219,21 @@ def _row(entry: ScenarioEntry, check: Check, predicted: Answers, assumed: Answer
         why=check.finding or check.reason,
         by_default=judged(value),
     )
+
+
+def value_text(value: float, unit: str) -> str:
+    """A value for people; empty where there is none."""
+    if math.isnan(value):
+        return ""
+    if unit not in ("s", "B"):
+        return f"{value:,.4g}"
+    return formatted(value, unit, 4) if value else f"0 {unit}"
+
+
+def expected_text(expected: float, most: float, unit: str) -> str:
+    """An expected value, or the two that it is between; not a number as the second: there is none."""
+    several = most != expected and not math.isnan(most)
+    return value_text(expected, unit) + (f" to {value_text(most, unit)}" if several else "")
 
 
 def _slack(expected: float, check: Check) -> float:
