@@ -117,32 +117,30 @@ def blocks(page: pathlib.Path) -> list[Block]:
     """
     text = page.read_text(encoding="utf-8")
     comments, made = _comments(page, text), list[Block]()
-    for place in sorted({*comments, *(found.start() for found in FENCED.finditer(text))}):
-        comment = comments.get(place)
+    fenced = {found.start(): (None, found) for found in FENCED.finditer(text)}
+    for _, (comment, below) in sorted((fenced | comments).items()):
         if comment is None or comment[1] == "slow":
-            made += _run(page, text, place, slow=comment is not None)
+            made += _run(page, below, slow=comment is not None)
         elif comment[1] != "not run:":
-            made.append(_made(page, text, comment))
+            made.append(_made(page, text, comment, below))
     # Commands and Python are slow also where they stand, if what they print is.
     slow = {each for block in made if block.kind == "output" and block.slow for each in block.sources}
     return [dataclasses.replace(block, slow=block.slow or not slow.isdisjoint(block.sources)) for block in made]
 
 
-def _comments(page: pathlib.Path, text: str) -> dict[int, re.Match[str]]:
-    """Comments by the place of the block below each."""
+def _comments(page: pathlib.Path, text: str) -> dict[int, tuple[re.Match[str], re.Match[str]]]:
+    """Comments and the block below each, by the place of that."""
     found = {}
     for comment in COMMENT.finditer(text):
         below = (IMAGE if comment[1] == "picture" else FENCED).match(text, comment.end())
         if below is None:
             raise ValueError(f"{page.name}: no block below {comment[0].strip()}")
-        found[below.start()] = comment
+        found[below.start()] = comment, below
     return found
 
 
-def _run(page: pathlib.Path, text: str, place: int, slow: bool) -> list[Block]:
-    """The block at a place of the text, where it has commands or Python."""
-    found = FENCED.match(text, place)
-    assert found is not None
+def _run(page: pathlib.Path, found: re.Match[str], slow: bool) -> list[Block]:
+    """A block without an origin, where it has commands or Python."""
     commands = _commands(found[2]) if found[1] == "sh" else ()
     code = found[2] if found[1] == "python" else None
     if not commands and code is None:
@@ -150,11 +148,9 @@ def _run(page: pathlib.Path, text: str, place: int, slow: bool) -> list[Block]:
     return [Block(page, "run", found.span(2), found[2], commands, code, slow=slow)]
 
 
-def _made(page: pathlib.Path, text: str, comment: re.Match[str]) -> Block:
+def _made(page: pathlib.Path, text: str, comment: re.Match[str], below: re.Match[str]) -> Block:
     """The block below a comment that says what makes it."""
     kind, words = comment[1], re.sub(r"\s*\n\s*", " ", comment[2]).strip()
-    below = (IMAGE if kind == "picture" else FENCED).match(text, comment.end())
-    assert below is not None
     said, _, command = words.partition("of jaxroof ")
     said, shot, query = said.partition(" of explorer ")
     commands = tuple(f"jaxroof {part}".strip() for part in command.split("; jaxroof ")) if command else ()

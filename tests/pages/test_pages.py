@@ -40,6 +40,14 @@ def said() -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.fixture
+def made(tmp_path) -> Made:
+    """What a page's blocks make, in a folder beside the page."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    return Made(folder)
+
+
 @pytest.mark.parametrize("page", RUN, ids=[page.name for page in RUN])
 def test_commands_run_and_outputs_are_those_of_today(page, said):
     about = [line for line in said if line.startswith(f"{page.relative_to(ROOT)}:")]
@@ -79,7 +87,7 @@ def test_a_word_of_a_comment_that_is_none_is_refused(tmp_path):
         list(blocks(page))
 
 
-def test_commands_are_run_but_for_those_that_say_why_not(tmp_path):
+def test_commands_are_run_but_for_those_that_say_why_not(tmp_path, made):
     page = tmp_path / "page.md"
     page.write_text(
         "```sh\njaxroof models --template > own.toml\njaxroof models \\\n  own.toml\n```\n\n"
@@ -88,9 +96,6 @@ def test_commands_are_run_but_for_those_that_say_why_not(tmp_path):
         "<!-- output slow -->\n```text\nTrue\n```\n",
         encoding="utf-8",
     )
-    folder = tmp_path / "run"
-    folder.mkdir()
-    made = Made(folder)
     commands, python, output = blocks(page)
     assert commands.commands == ("jaxroof models --template > own.toml", "jaxroof models own.toml")
     assert [made.of(block) for block in (commands, python)] == [commands.text, python.text]
@@ -98,7 +103,7 @@ def test_commands_are_run_but_for_those_that_say_why_not(tmp_path):
     assert not unmarked(page)
 
 
-def test_an_output_is_that_of_its_command_or_its_error(tmp_path):
+def test_an_output_is_that_of_its_command_or_its_error(tmp_path, made):
     page = tmp_path / "page.md"
     page.write_text(
         '<!-- output keep "^H100-SXM " of jaxroof hardware -v -->\n```\n```\n\n'
@@ -106,9 +111,6 @@ def test_an_output_is_that_of_its_command_or_its_error(tmp_path):
         "<!-- output of jaxroof step --hardware no-such -->\n```\n```\n",
         encoding="utf-8",
     )
-    folder = tmp_path / "run"
-    folder.mkdir()
-    made = Made(folder)
     listed, refused, failed = blocks(page)
     assert str(made.of(listed)).startswith("H100-SXM ") and str(made.of(refused)).startswith("jaxroof step: ")
     with pytest.raises(ValueError, match="status 2 of jaxroof step --hardware no-such: jaxroof step: "):

@@ -123,24 +123,24 @@ def test_a_table_is_saved_as_csv(opened, results, tmp_path):
     assert [float(row["time_s [s]"]) for row in rows] == pytest.approx([op["time_s"] for op in ops])
 
 
-def test_a_pointer_over_a_mark_shows_what_it_is(opened):
-    page = opened()
-    mark = page.locator("#s1 figure.chart").first.locator(".mark-symbol.role-mark path").last
+def tooltip(page, mark) -> str:
+    """What a page says of a mark of a chart, with the pointer over it."""
     mark.scroll_into_view_if_needed()
     mark.hover(force=True)
-    tooltip = page.locator("#vg-tooltip-element.visible")
-    tooltip.wait_for()
-    assert "accelerator" in tooltip.inner_text() and "layout" in tooltip.inner_text()
+    shown = page.locator("#vg-tooltip-element.visible")
+    shown.wait_for()
+    return shown.inner_text()
+
+
+def test_a_pointer_over_a_mark_shows_what_it_is(opened):
+    page = opened()
+    said = tooltip(page, page.locator("#s1 figure.chart").first.locator(".mark-symbol.role-mark path").last)
+    assert "accelerator" in said and "layout" in said
 
 
 def test_a_bar_of_a_tornado_says_what_a_real_change_does(opened):
     page = opened()
-    bar = page.locator("#s5 figure.chart").first.locator(".mark-rect.role-mark path").first
-    bar.scroll_into_view_if_needed()
-    bar.hover(force=True)
-    tooltip = page.locator("#vg-tooltip-element.visible")
-    tooltip.wait_for()
-    said = tooltip.inner_text()
+    said = tooltip(page, page.locator("#s5 figure.chart").first.locator(".mark-rect.role-mark path").first)
     assert "number" in said and "elasticity of" in said and "-10% of it" in said and "+10% of it" in said
     # All numbers on demand, and sorted by an elasticity.
     table = page.locator("#s5 .table").first
